@@ -4,17 +4,18 @@
 //! Both run the kernels of [`warpkov_kernels::pomdp`] on any device; [`full_backup_cpu`] evaluates the definitions on
 //! the CPU in f64. T and O may be arbitrary arrays, not only distributions.
 
-use warpkov_device::launch::{Device, Shape};
+use warpkov_device::launch::{Device, Shape, SparseBuffer, SparseError};
 use warpkov_kernels::pomdp::action_scores::action_scores;
 use warpkov_kernels::pomdp::backup::backup;
 use warpkov_kernels::pomdp::best::best;
 use warpkov_kernels::pomdp::best_action::best_action;
 use warpkov_kernels::pomdp::g_ab::g_ab;
 use warpkov_kernels::pomdp::g_ao::{g_ao_deterministic, g_ao_sparse};
-use warpkov_kernels::pomdp::lookahead::{next_belief, next_belief_inverse, products, t_ao_deterministic, t_ao_sparse};
+use warpkov_kernels::pomdp::lookahead::{
+    Branch, next_belief, next_belief_inverse, products, t_ao_deterministic, t_ao_sparse,
+};
 use warpkov_kernels::pomdp::model::Sizes;
 use warpkov_kernels::pomdp::scores::scores;
-use warpkov_kernels::primitives::rows::RowsArgs;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use super::alpha::AlphaVectors;
@@ -197,20 +198,28 @@ impl Operands {
 /// T on the device.
 enum Resident<T: Precise> {
     Deterministic(AnyBuffer<u32>),
-    Sparse { row_ptr: AnyBuffer<u64>, col: AnyBuffer<u32>, prob: AnyBuffer<T> },
+    Sparse(SparseOnDevice<T>),
 }
 
 impl<T: Precise> Resident<T> {
-    fn upload(device: &AnyDevice, transitions: &Transitions) -> Result<Self, DeviceError> {
+    fn upload(device: &AnyDevice, transitions: &Transitions, states: u32) -> Result<Self, DeviceError> {
         Ok(match transitions {
             Transitions::Deterministic(next) => Self::Deterministic(device.upload(next)?),
-            Transitions::Sparse(matrix) => Self::Sparse {
-                row_ptr: device.upload(matrix.row_ptr())?,
-                col: device.upload(matrix.col())?,
-                prob: device.upload(&T::rounded(matrix.val()))?,
-            },
+            Transitions::Sparse(matrix) => Self::Sparse(sparse(device, matrix, states)?),
         })
     }
+}
+
+/// A sparse matrix on the device.
+type SparseOnDevice<T> = SparseBuffer<AnyBuffer<u64>, AnyBuffer<u32>, AnyBuffer<T>>;
+
+/// Uploads a matrix of `columns` columns.
+fn sparse<T: Precise>(device: &AnyDevice, matrix: &Csr, columns: u32) -> Result<SparseOnDevice<T>, DeviceError> {
+    let uploaded = SparseBuffer::upload(device, matrix.row_ptr(), matrix.col(), &T::rounded(matrix.val()), columns);
+    uploaded.map_err(|error| match error {
+        SparseError::Device(error) => error,
+        wrong => panic!("{wrong}"),
+    })
 }
 
 fn widened<T: Precise>(device: &AnyDevice, buffer: &AnyBuffer<T>) -> Result<Vec<f64>, DeviceError> {
@@ -228,7 +237,7 @@ pub fn full_backup<T: Precise>(device: &AnyDevice, operands: &Operands) -> Resul
     operands.check();
     let Operands { states, actions, observation_count: observed, gamma, .. } = *operands;
     let (vectors, beliefs) = (operands.vector_count(), operands.belief_count());
-    let sizes = Sizes { states, actions, observations: observed, vectors, beliefs };
+    let sizes = Sizes { actions, observations: observed, vectors, beliefs };
     let size = |factors: &[u32]| factors.iter().map(|&factor| factor as usize).product::<usize>();
     let zeros = |factors: &[u32]| device.zeros::<T>(size(factors));
     let shape = |factors: &[u32]| Shape::cover(size(factors) as u64, THREADS);
@@ -243,29 +252,27 @@ pub fn full_backup<T: Precise>(device: &AnyDevice, operands: &Operands) -> Resul
     let mut winners = device.zeros::<u32>(size(&of_best))?;
     let (mut by_action, mut valued) = (zeros(&of_g_ab)?, zeros(&[beliefs, actions])?);
     let (mut chosen, mut b_kp) = (device.zeros::<u32>(beliefs as usize)?, zeros(&[beliefs, states])?);
-    // SAFETY: `Operands::check` has verified array sizes and that successors are below |S|. Every other buffer is
-    // allocated above with the size that its kernel requires. The kernels write winners below n and actions below |A|.
-    unsafe {
-        let launch = shape(&of_g_ao);
-        match &Resident::<T>::upload(device, &operands.transitions)? {
-            Resident::Deterministic(next) => {
-                g_ao_deterministic(device, launch, sizes, next, &observation, &alpha, &mut g_ao)?;
-            }
-            Resident::Sparse { row_ptr, col, prob } => {
-                let transitions = RowsArgs { ptr: row_ptr, col, prob };
-                g_ao_sparse(device, launch, sizes, transitions, &observation, &alpha, &mut g_ao)?;
-            }
+    let elements = |factors: &[u32]| size(factors) as u64;
+    let (launch, count) = (shape(&of_g_ao), elements(&of_g_ao));
+    match &Resident::<T>::upload(device, &operands.transitions, states)? {
+        Resident::Deterministic(next) => {
+            g_ao_deterministic(device, launch, count, states, sizes, next, &observation, &alpha, &mut g_ao)?;
         }
-        let launch = shape(&of_scores);
-        scores(device, launch, sizes, &belief, &g_ao, &mut scored)?;
-        best(device, shape(&of_best), sizes, &scored, &mut winners)?;
-        let launch = shape(&of_g_ab);
-        g_ab(device, launch, sizes, gamma, &reward, &winners, &g_ao, &mut by_action)?;
-        let launch = shape(&[beliefs, actions]);
-        action_scores(device, launch, sizes, &belief, &by_action, &mut valued)?;
-        best_action(device, shape(&[beliefs]), actions, beliefs, &valued, &mut chosen)?;
-        backup(device, shape(&[beliefs, states]), sizes, &chosen, &by_action, &mut b_kp)?;
+        Resident::Sparse(matrix) => {
+            let rows = elements(&[states, actions]);
+            g_ao_sparse(device, launch, count, states, rows, sizes, matrix, &observation, &alpha, &mut g_ao)?;
+        }
     }
+    let (launch, count) = (shape(&of_scores), elements(&of_scores));
+    scores(device, launch, count, states, sizes, &belief, &g_ao, &mut scored)?;
+    best(device, shape(&of_best), elements(&of_best), vectors, sizes, &scored, &mut winners)?;
+    let (launch, count) = (shape(&of_g_ab), elements(&of_g_ab));
+    g_ab(device, launch, count, states, sizes, gamma, &reward, &winners, &g_ao, &mut by_action)?;
+    let (launch, count) = (shape(&[beliefs, actions]), elements(&[beliefs, actions]));
+    action_scores(device, launch, count, states, actions, &belief, &by_action, &mut valued)?;
+    best_action(device, shape(&[beliefs]), actions, beliefs, &valued, &mut chosen)?;
+    let (launch, count) = (shape(&[beliefs, states]), elements(&[beliefs, states]));
+    backup(device, launch, count, states, actions, &chosen, &by_action, &mut b_kp)?;
     Ok(Tensors {
         g_ao: widened(device, &g_ao)?,
         scores: widened(device, &scored)?,
@@ -378,22 +385,19 @@ pub fn one_step_lookahead<T: Precise>(
     assert_eq!(belief.len(), states as usize, "the belief has |S| elements");
     let from = |inverse: &[u32]| inverse.len() == operands.rewards.len() && inverse.iter().all(|&from| from < states);
     assert!(inverse.is_none_or(from), "the inverse has |A||S| elements below |S|");
-    let shape = Shape::cover(u64::from(states), THREADS);
-    let transitions = Resident::<T>::upload(device, &operands.transitions)?;
+    let (shape, pairs) = (Shape::cover(u64::from(states), THREADS), u64::from(states) * u64::from(actions));
+    let transitions = Resident::<T>::upload(device, &operands.transitions, states)?;
     let observation = device.upload(&T::rounded(&operands.observations))?;
     let reward = device.upload(&T::rounded(&operands.rewards))?;
     let alpha = device.upload(&T::rounded(&operands.vectors))?;
     let inverse = inverse.map(|inverse| device.upload(inverse)).transpose()?;
     let columns = match inverse {
-        None => operands.predecessors(),
-        Some(_) => Csr::default(),
+        None => Some(sparse(device, &operands.predecessors(), states)?),
+        Some(_) => None,
     };
-    let (col_ptr, row) = (device.upload(columns.row_ptr())?, device.upload(columns.col())?);
-    let prob = device.upload(&T::rounded(columns.val()))?;
     let rows_times = |x: &AnyBuffer<T>, matrix: &AnyBuffer<T>, rows: u32| -> Result<Vec<f64>, DeviceError> {
         let mut out = device.zeros::<T>(rows as usize)?;
-        // SAFETY: `x` has |S| elements, and so has each of the `rows` rows of `matrix`; `out` has `rows` elements.
-        unsafe { products(device, Shape::cover(u64::from(rows), THREADS), states, rows, x, matrix, &mut out)? };
+        products(device, Shape::cover(u64::from(rows), THREADS), states, rows, x, matrix, &mut out)?;
         widened(device, &out)
     };
 
@@ -404,37 +408,19 @@ pub fn one_step_lookahead<T: Precise>(
     for (a, c1) in (0..actions).zip(c1) {
         let mut outlooks = Vec::new();
         for o in 0..observed {
-            // SAFETY: `Operands::check` and the assertion on `inverse` have verified array sizes and that states are
-            // below |S|. `next` and `t_ao` have |S| elements, and a < |A|, o < |Ω|.
-            unsafe {
-                match &inverse {
-                    Some(inverse) => {
-                        next_belief_inverse(
-                            device,
-                            shape,
-                            states,
-                            actions,
-                            a,
-                            o,
-                            inverse,
-                            &observation,
-                            &b,
-                            &mut next,
-                        )?;
-                    }
-                    None => {
-                        let predecessors = RowsArgs { ptr: &col_ptr, col: &row, prob: &prob };
-                        next_belief(device, shape, states, actions, a, o, predecessors, &observation, &b, &mut next)?;
-                    }
+            let branch = Branch { actions, action: a, seen: o };
+            if let Some(inverse) = &inverse {
+                next_belief_inverse(device, shape, states, branch, inverse, &observation, &b, &mut next)?;
+            }
+            if let Some(predecessors) = &columns {
+                next_belief(device, shape, states, pairs, branch, predecessors, &observation, &b, &mut next)?;
+            }
+            match &transitions {
+                Resident::Deterministic(to) => {
+                    t_ao_deterministic(device, shape, states, branch, to, &observation, &mut t_ao)?;
                 }
-                match &transitions {
-                    Resident::Deterministic(to) => {
-                        t_ao_deterministic(device, shape, states, actions, a, o, to, &observation, &mut t_ao)?;
-                    }
-                    Resident::Sparse { row_ptr, col, prob } => {
-                        let rows = RowsArgs { ptr: row_ptr, col, prob };
-                        t_ao_sparse(device, shape, states, actions, a, o, rows, &observation, &mut t_ao)?;
-                    }
+                Resident::Sparse(matrix) => {
+                    t_ao_sparse(device, shape, states, pairs, branch, matrix, &observation, &mut t_ao)?;
                 }
             }
             let unnormalised = widened(device, &next)?;

@@ -28,12 +28,10 @@ pub fn exclusive_scan<O: Offset>(
 ) -> Result<(), DeviceError> {
     use warpkov_device::launch::Buffer;
     assert!(input.len() >= n && output.len() > n && scratch.len() >= scratch_len(n));
-    let tiles = n.div_ceil(TILE).max(1) as u32;
-    // SAFETY: the assertion above checks the lengths that the kernels require: n, n + 1, and one sum per tile with the
-    // total.
-    unsafe {
-        scan_tiles(device, Shape::new(tiles, THREADS), n as u64, input, output, scratch)?;
-        scan_totals(device, Shape::new(1, THREADS), u64::from(tiles), scratch)?;
-        scan_add(device, Shape::new(tiles, THREADS), n as u64, scratch, output)
-    }
+    let sums = n as u64 + 1;
+    let tiles = sums.div_ceil(TILE as u64);
+    let shape = Shape::new(tiles as u32, THREADS);
+    scan_tiles(device, shape, n as u64, sums, input, output, scratch)?;
+    scan_totals(device, Shape::new(1, THREADS), tiles, scratch)?;
+    scan_add(device, shape, sums, scratch, output)
 }

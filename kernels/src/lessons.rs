@@ -2,9 +2,9 @@
 //! runs all of them on every device. The first line of a kernel states its *mathematics*.
 
 use atomic::{AtomicInteger, AtomicNumber, Ordering, Scope};
-use warpkov_device::device::safe::{In, Len, Out};
+use warpkov_device::device::safe::{Atomics, In, Len, Out, PerBlock, PerThread};
 use warpkov_device::device::{Global, GlobalMut, Real, atomic, block, kernel, math, mma, shared, thread, warp};
-use warpkov_device::shared_array;
+use warpkov_device::{shared_array, tile};
 
 /// z = x + y: the first kernel of every course.
 ///
@@ -23,28 +23,11 @@ pub fn vector_add<'n, T: Real>(n: Len<'n>, x: In<'n, T>, y: In<'n, T>, z: Out<'n
 ///
 /// - *Thread mapping*: one thread per four consecutive elements.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `z`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `quads` | scalar | quads |
-/// | `x`, `y`, `z` | 4·`quads` | aligned to 16 bytes |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        x.len() >= 4 * quads,
-        y.len() >= 4 * quads,
-        z.len() >= 4 * quads,
-        shape.threads >= quads,
-        shape.dimensions == 1,
-    )
-)]
-pub fn vector_add4<T: Real>(quads: u32, x: Global<T>, y: Global<T>, z: GlobalMut<T>) {
-    let i = thread::index_1d() as usize;
-    if i < quads as usize {
-        let (a, b) = (x.get4(i), y.get4(i));
-        z.set4(i, [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]]);
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= quads))]
+pub fn vector_add4<'q, T: Real>(quads: Len<'q>, x: In<'q, [T; 4]>, y: In<'q, [T; 4]>, z: Out<'q, [T; 4]>) {
+    if let Some(i) = quads.element() {
+        let (a, b) = (x.get(&i), y.get(&i));
+        z.set(&i, [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]]);
     }
 }
 
@@ -52,19 +35,10 @@ pub fn vector_add4<T: Real>(quads: u32, x: Global<T>, y: Global<T>, z: GlobalMut
 ///
 /// - *Thread mapping*: a grid-stride loop over elements.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `y`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `n` | scalar | elements |
-/// | `x`, `y` | n | |
-#[kernel(T = [f32, f64], requires(x.len() >= n, y.len() >= n, shape.dimensions == 1))]
-pub fn copy_streaming<T: Real>(n: u32, x: Global<T>, y: GlobalMut<T>) {
-    let mut i = thread::index_1d() as usize;
-    while i < n as usize {
-        y.set(i, x.get_streaming(i));
-        i += thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
+#[kernel(safe, T = [f32, f64])]
+pub fn copy_streaming<'n, T: Real>(n: Len<'n>, x: In<'n, T>, y: Out<'n, T>) {
+    for i in n.elements() {
+        y.set(&i, x.get_streaming(&i));
     }
 }
 
@@ -72,18 +46,9 @@ pub fn copy_streaming<T: Real>(n: u32, x: Global<T>, y: GlobalMut<T>) {
 ///
 /// - *Thread mapping*: every thread writes its own twelve numbers.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `out` | 12 × threads of the grid | threads in the order block, then thread in block |
-#[kernel(requires(out.len() >= 12 * shape.threads))]
-pub fn indices(out: GlobalMut<u32>) {
-    let block = thread::block_idx_x()
-        + thread::grid_dim_x() * (thread::block_idx_y() + thread::grid_dim_y() * thread::block_idx_z());
-    let first = 12 * (block * thread::block_size() + thread::index_in_block()) as usize;
-    let numbers = [
+#[kernel(safe)]
+pub fn indices(out: PerThread<[u32; 12]>) {
+    out.set([
         thread::thread_idx_x(),
         thread::thread_idx_y(),
         thread::thread_idx_z(),
@@ -96,10 +61,7 @@ pub fn indices(out: GlobalMut<u32>) {
         thread::grid_dim_x(),
         thread::grid_dim_y(),
         thread::grid_dim_z(),
-    ];
-    for (i, &number) in numbers.iter().enumerate() {
-        out.set(first + i, number);
-    }
+    ]);
 }
 
 /// Reverses each block's part of a vector through dynamic shared memory.
@@ -174,56 +136,34 @@ pub fn transpose(pitch: u32, x: Global<f32>, y: GlobalMut<f32>) {
 
 /// Votes of a block on x > 0, three numbers per block: the count, 1 if true for all threads, 1 if true for any thread.
 ///
-/// - *Thread mapping*: one thread per element.
+/// - *Thread mapping*: one thread per element. A thread without one votes no.
 /// - *Shared memory*: none. *Barriers*: three. *Deterministic*: yes. *Valid result in*: `out`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `x` | threads of the grid | |
-/// | `out` | 3 × blocks | count, all, any |
-#[kernel(requires(x.len() >= shape.threads, out.len() >= 3 * shape.grid, shape.dimensions == 1))]
-pub fn barrier_votes(x: Global<i32>, out: GlobalMut<u32>) {
-    let positive = x.get(thread::index_1d() as usize) > 0;
+#[kernel(safe, requires(shape.threads >= n))]
+pub fn barrier_votes<'n>(n: Len<'n>, x: In<'n, i32>, out: PerBlock<[u32; 3]>) {
+    let positive = n.element().is_some_and(|i| x.get(&i) > 0);
     let count = thread::sync_threads_count(positive);
     let all = thread::sync_threads_and(positive);
     let any = thread::sync_threads_or(positive);
-    if thread::thread_idx_x() == 0 {
-        let first = 3 * thread::block_idx_x() as usize;
-        out.set(first, count);
-        out.set(first + 1, u32::from(all));
-        out.set(first + 2, u32::from(any));
-    }
+    out.set([count, u32::from(all), u32::from(any)]);
 }
 
-/// The four warp shuffles of x: up by 3, down by 3, xor 9, and from lane 5; four numbers per thread.
+/// The four warp shuffles of x: up by 3, down by 3, xor 9, and from lane 5; four numbers per element.
 ///
-/// - *Thread mapping*: one thread per element; all 32 lanes take part.
+/// - *Thread mapping*: one thread per element; all 32 lanes take part, those without an element with 0.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `x` | threads of the grid | |
-/// | `out` | 4 × threads of the grid | |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        x.len() >= shape.threads,
-        out.len() >= 4 * shape.threads,
-        shape.block % 32 == 0,
-        shape.dimensions == 1,
-    )
-)]
-pub fn shuffles<T: Real>(x: Global<T>, out: GlobalMut<T>) {
-    let i = thread::index_1d() as usize;
-    let value = x.get(i);
-    out.set(4 * i, warp::shuffle_up(warp::FULL, value, 3));
-    out.set(4 * i + 1, warp::shuffle_down(warp::FULL, value, 3));
-    out.set(4 * i + 2, warp::shuffle_xor(warp::FULL, value, 9));
-    out.set(4 * i + 3, warp::shuffle(warp::FULL, value, 5));
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= n))]
+pub fn shuffles<'n, T: Real>(n: Len<'n>, x: In<'n, T>, out: Out<'n, [T; 4]>) {
+    let own = n.element();
+    let value = own.as_ref().map_or(T::ZERO, |i| x.get(i));
+    let shuffled = [
+        warp::shuffle_up(warp::FULL, value, 3),
+        warp::shuffle_down(warp::FULL, value, 3),
+        warp::shuffle_xor(warp::FULL, value, 9),
+        warp::shuffle(warp::FULL, value, 5),
+    ];
+    if let Some(i) = own {
+        out.set(&i, shuffled);
+    }
 }
 
 /// Votes and integer reductions among the even lanes, and separately among the odd lanes.
@@ -273,66 +213,40 @@ fn among(mask: u32, value: u32, positive: bool) -> [u32; 8] {
     [ballot, u32::from(all), u32::from(any), same, sum, max, min, warp::sum_u32(mask, value)]
 }
 
-/// Warp scan, block scan and block sum of x: three numbers per thread. Threads outside the first warp get 0 for the
+/// Warp scan, block scan and block sum of x: three numbers per element. Threads outside the first warp get 0 for the
 /// block sum.
 ///
-/// - *Thread mapping*: one thread per element.
+/// - *Thread mapping*: one thread per element; a thread without one takes part with 0.
 /// - *Shared memory*: 64 words, static. *Barriers*: four. *Deterministic*: yes. *Valid result in*: `out`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `x` | threads of the grid | |
-/// | `out` | 3 × threads of the grid | |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        x.len() >= shape.threads,
-        out.len() >= 3 * shape.threads,
-        shape.block % 32 == 0,
-        shape.dimensions == 1,
-    )
-)]
-pub fn scans<T: Real>(x: Global<T>, out: GlobalMut<T>) {
-    let i = thread::index_1d() as usize;
-    let value = x.get(i);
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= n))]
+pub fn scans<'n, T: Real>(n: Len<'n>, x: In<'n, T>, out: Out<'n, [T; 3]>) {
+    let own = n.element();
+    let value = own.as_ref().map_or(T::ZERO, |i| x.get(i));
     let in_warp = warp::inclusive_scan(value, |a, b| a + b);
     let (in_block, _) = block::exclusive_scan(value, T::ZERO, |a, b| a + b);
     let sum = block::reduce(value, T::ZERO, |a, b| a + b);
-    out.set(3 * i, in_warp);
-    out.set(3 * i + 1, in_block);
-    out.set(3 * i + 2, if warp::warp_id() == 0 { sum } else { T::ZERO });
+    if let Some(i) = own {
+        out.set(&i, [in_warp, in_block, if warp::warp_id() == 0 { sum } else { T::ZERO }]);
+    }
 }
 
 /// Histogram of x mod 64: each block counts in shared memory, then adds its counts to global memory.
 ///
-/// - *Thread mapping*: one thread per element; thread t < 64 adds bin t.
-/// - *Shared memory*: 64 words, static. *Barriers*: two. *Deterministic*: yes: integer sums.
-/// - *Valid result in*: `bins`, after the launch.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `n` | scalar | elements |
-/// | `x` | n | |
-/// | `bins` | 64 | 0 before the launch |
-#[kernel(requires(x.len() >= n, bins.len() >= 64, shape.block >= 64, shape.threads >= n, shape.dimensions == 1))]
-pub fn histogram(n: u32, x: Global<u32>, bins: GlobalMut<u32>) {
-    let local = shared_array!(histogram_bins: u32; 64);
-    let t = thread::thread_idx_x();
-    if t < 64 {
-        local.set(t, 0);
-    }
-    thread::sync_threads();
-    let i = thread::index_1d() as usize;
-    if i < n as usize {
-        u32::fetch_add((local, x.get(i) % 64), 1, Ordering::Relaxed, Scope::Block);
-    }
-    thread::sync_threads();
-    if t < 64 {
-        atomic::add((bins, t as usize), local.get(t));
+/// - *Thread mapping*: one thread per element; then the threads of a block take turns with the bins.
+/// - *Shared memory*: 64 words, static. *Barriers*: three. *Deterministic*: yes: integer sums.
+/// - *Valid result in*: `bins`, after the launch: 64 counts, of at least as many numbers that are 0 before.
+#[kernel(safe, requires(bins.len() >= 64, shape.threads >= n))]
+pub fn histogram<'n>(n: Len<'n>, x: In<'n, u32>, bins: Atomics<u32>) {
+    let mut tile = tile!(histogram_bins: u32; 64);
+    let local = tile.sums(|local| {
+        if let Some(i) = n.element() {
+            local.add(x.get(&i) % 64, 1);
+        }
+    });
+    let mut bin = thread::thread_idx_x();
+    while bin < 64 {
+        atomic::add(bins.at(bin as usize), local.get(bin));
+        bin += thread::block_dim_x();
     }
 }
 
@@ -341,47 +255,34 @@ pub fn histogram(n: u32, x: Global<u32>, bins: GlobalMut<u32>) {
 ///
 /// - *Thread mapping*: one thread per element.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes: all results are independent of the order.
-/// - *Valid result in*: `cells`, `flags` and `sums`, after the launch.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `x` | threads of the grid | |
-/// | `cells` | 5 or more | sum, max, min, and, or |
-/// | `flags` | 3 or more | count, exchange, winners; 0 before the launch |
-/// | `sums` | 1 or more | Σx |
-#[kernel(
-    requires(
-        x.len() >= shape.threads,
-        cells.len() >= 5,
-        flags.len() >= 3,
-        sums.len() >= 1,
-        shape.dimensions == 1,
-    )
-)]
-pub fn atomics(x: Global<i32>, cells: GlobalMut<i32>, flags: GlobalMut<u32>, sums: GlobalMut<f64>) {
-    let value = x.get(thread::index_1d() as usize);
-    i32::fetch_add((cells, 0), value, Ordering::AcqRel, Scope::Device);
-    i32::fetch_max((cells, 1), value, Ordering::Release, Scope::Device);
-    i32::fetch_min((cells, 2), value, Ordering::Acquire, Scope::System);
-    i32::fetch_and((cells, 3), value, Ordering::Relaxed, Scope::Device);
-    i32::fetch_or((cells, 4), value, Ordering::Relaxed, Scope::Device);
+/// - *Valid result in*: `cells` (sum, max, min, and, or), `flags` (count, exchange, winners; 0 before the launch) and `sums` (Σx),
+///   after the launch.
+#[kernel(safe, requires(cells.len() >= 5, flags.len() >= 3, sums.len() >= 1, shape.threads >= n, shape.dimensions == 1))]
+pub fn atomics<'n>(n: Len<'n>, x: In<'n, i32>, cells: Atomics<i32>, flags: Atomics<u32>, sums: Atomics<f64>) {
+    let Some(i) = n.element() else { return };
+    let value = x.get(&i);
+    let [sum, max, min, and, or] = cells.chunk(0);
+    let [count, exchange, winners] = flags.chunk(0);
+    i32::fetch_add(sum, value, Ordering::AcqRel, Scope::Device);
+    i32::fetch_max(max, value, Ordering::Release, Scope::Device);
+    i32::fetch_min(min, value, Ordering::Acquire, Scope::System);
+    i32::fetch_and(and, value, Ordering::Relaxed, Scope::Device);
+    i32::fetch_or(or, value, Ordering::Relaxed, Scope::Device);
     // Counts by compare-and-exchange alone.
     let mut seen = 0;
     loop {
-        let found = atomic::compare_exchange((flags, 0), seen, seen + 1, Ordering::AcqRel, Scope::Device);
+        let found = atomic::compare_exchange(count, seen, seen + 1, Ordering::AcqRel, Scope::Device);
         if found == seen {
             break;
         }
         seen = found;
     }
-    if u32::fetch_replace((flags, 1), 1, Ordering::AcqRel, Scope::Device) == 0 {
-        atomic::add((flags, 2), 1);
+    if u32::fetch_replace(exchange, 1, Ordering::AcqRel, Scope::Device) == 0 {
+        atomic::add(winners, 1);
     }
     thread::fence();
     // A sum of small integers is exact in f64 and thus independent of the order.
-    atomic::add((sums, 0), f64::from(value));
+    atomic::add(sums.at(0), f64::from(value));
 }
 
 /// Exclusive prefix sum in one launch (chained scan): each block waits for the total of all elements before its own.
@@ -545,24 +446,20 @@ pub fn wide_tensor_product(a: Global<f64>, b: Global<f64>, c: Global<f64>, d: Gl
 ///
 /// - *Thread mapping*: one thread per element.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `n` | scalar | elements |
-/// | `x` | n | |
-/// | `out` | 6n | |
-#[kernel(requires(x.len() >= n, out.len() >= 6 * n, shape.threads >= n, shape.dimensions == 1))]
-pub fn special_functions(n: u32, x: Global<f32>, out: GlobalMut<f32>) {
-    let i = thread::index_1d() as usize;
-    if i < n as usize {
-        let value = x.get(i);
-        out.set(6 * i, math::fma_f32(value, value, -1.0));
-        out.set(6 * i + 1, math::exp2_approx(value));
-        out.set(6 * i + 2, math::log2_approx(value));
-        out.set(6 * i + 3, math::reciprocal_approx(value));
-        out.set(6 * i + 4, math::rsqrt_approx(value));
-        out.set(6 * i + 5, math::sqrt_approx(value));
+#[kernel(safe, requires(shape.threads >= n))]
+pub fn special_functions<'n>(n: Len<'n>, x: In<'n, f32>, out: Out<'n, [f32; 6]>) {
+    if let Some(i) = n.element() {
+        let value = x.get(&i);
+        out.set(
+            &i,
+            [
+                math::fma_f32(value, value, -1.0),
+                math::exp2_approx(value),
+                math::log2_approx(value),
+                math::reciprocal_approx(value),
+                math::rsqrt_approx(value),
+                math::sqrt_approx(value),
+            ],
+        );
     }
 }

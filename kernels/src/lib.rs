@@ -26,7 +26,7 @@
 //!   one thread passes.
 //! - *Deterministic*: whether equal launches give equal bits.
 //! - *Valid result in*: the buffers that hold the result, after the launch.
-//! - *Safety*: a table of the parameters. The caller guarantees that each buffer has at least the stated shape, that
+//! - *Safety*: a table of the parameters; safe kernels have none, or one without the heading. The caller guarantees that each buffer has at least the stated shape, that
 //!   each value is in its range, and that every buffer starts at a multiple of 16 bytes, as device allocations do. A
 //!   buffer that a kernel writes overlaps no other buffer unless the table permits it. The tables of structs stand at
 //!   the structs. "models × …" means that the part of model m + 1 follows that of model m.

@@ -117,72 +117,35 @@ pub fn library_atomics(
 ///
 /// - *Thread mapping*: one thread per element.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes; NaN may have other bits. *Valid result in*: `out`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `n` | scalar | elements |
-/// | `x`, `y` | n | |
-/// | `out` | 11n | |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        x.len() >= n,
-        y.len() >= n,
-        out.len() >= 11 * n,
-        shape.threads >= n,
-        shape.dimensions == 1,
-    )
-)]
-pub fn library_math<T: Real>(n: u32, x: Global<T>, y: Global<T>, out: GlobalMut<T>) {
-    let i = thread::index_1d() as usize;
-    if i < n as usize {
-        let (x, y) = (x.get(i), y.get(i));
-        out.set(11 * i, x.sqrt());
-        out.set(11 * i + 1, x.rsqrt());
-        out.set(11 * i + 2, x.exp());
-        out.set(11 * i + 3, x.exp2());
-        out.set(11 * i + 4, x.ln());
-        out.set(11 * i + 5, x.log2());
-        out.set(11 * i + 6, x.sin());
-        out.set(11 * i + 7, x.cos());
-        out.set(11 * i + 8, x.tanh());
-        out.set(11 * i + 9, x.erf());
-        out.set(11 * i + 10, x.pow(y));
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= n))]
+pub fn library_math<'n, T: Real>(n: Len<'n>, x: In<'n, T>, y: In<'n, T>, out: Out<'n, [T; 11]>) {
+    if let Some(i) = n.element() {
+        let (x, y) = (x.get(&i), y.get(&i));
+        out.set(
+            &i,
+            [x.sqrt(), x.rsqrt(), x.exp(), x.exp2(), x.ln(), x.log2(), x.sin(), x.cos(), x.tanh(), x.erf(), x.pow(y)],
+        );
     }
 }
 
-/// Shuffles of x within segments of `width` lanes: from lane 3, up by 2, down by 2, xor 1; four numbers per thread.
+/// Shuffles of x within segments of `width` lanes, which is 2, 4, 8, 16 or 32: from lane 3, up by 2, down by 2, xor 1; four numbers
+/// per element.
 ///
-/// - *Thread mapping*: one thread per element.
+/// - *Thread mapping*: one thread per element; those without one take part with 0.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `width` | scalar | 2, 4, 8, 16 or 32 |
-/// | `x` | threads of the grid | |
-/// | `out` | 4 × threads of the grid | |
-#[kernel(
-    T = [u32, u64],
-    requires(
-        x.len() >= shape.threads,
-        out.len() >= 4 * shape.threads,
-        width <= 32,
-        32 % width == 0,
-        shape.block % 32 == 0,
-        shape.dimensions == 1,
-    )
-)]
-pub fn library_segments<T: Word + Named>(width: u32, x: Global<T>, out: GlobalMut<T>) {
-    let i = thread::index_1d() as usize;
-    let x = x.get(i);
-    out.set(4 * i, warp::shuffle_in(warp::FULL, x, 3, width));
-    out.set(4 * i + 1, warp::shuffle_up_in(warp::FULL, x, 2, width));
-    out.set(4 * i + 2, warp::shuffle_down_in(warp::FULL, x, 2, width));
-    out.set(4 * i + 3, warp::shuffle_xor_in(warp::FULL, x, 1, width));
+#[kernel(safe, T = [u32, u64], requires(width <= 32, 32 % width == 0, shape.threads >= n))]
+pub fn library_segments<'n, T: Word + Named>(n: Len<'n>, width: u32, x: In<'n, T>, out: Out<'n, [T; 4]>) {
+    let own = n.element();
+    let value = own.as_ref().map_or(T::from_raw(0), |i| x.get(i));
+    let shuffled = [
+        warp::shuffle_in(warp::FULL, value, 3, width),
+        warp::shuffle_up_in(warp::FULL, value, 2, width),
+        warp::shuffle_down_in(warp::FULL, value, 2, width),
+        warp::shuffle_xor_in(warp::FULL, value, 1, width),
+    ];
+    if let Some(i) = own {
+        out.set(&i, shuffled);
+    }
 }
 
 /// Votes, matches and reductions of x among the even lanes, and separately among the odd lanes: eleven numbers per thread.

@@ -107,8 +107,7 @@ fn extremes<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
             device.clear(&mut keys)?;
             for turn in 0..3 {
                 let extremes = ExtremesArgs { sweep: turn, bound, span: by_span, keys: &mut keys };
-                // SAFETY: `change` has one element per state, and `keys` two for each of three turns.
-                unsafe { extremes_of_change(device, shape, states, &change, extremes)? };
+                extremes_of_change(device, shape, states, &change, extremes)?;
             }
             let found: Vec<_> = device.to_vec(&keys)?.chunks(2).map(|pair| of_sweep(pair[0], pair[1])).collect();
             let mut all = vec![expected; 3];

@@ -50,8 +50,8 @@ fn patterns(device: &AnyDevice, scale: usize) -> Outcome {
         let walled = u32::from(!made.kinds().is_empty());
         for shape in [Shape::cover(expected.len() as u64, 128), Shape::new(3, 64)] {
             device.clear(&mut found)?;
-            // SAFETY: one pattern per cell, one kind per cell or none, one index per pattern number.
-            unsafe { grid_patterns(device, shape, grid.width, grid.height, walled, &kinds, &index, &mut found)? };
+            let cells = made.states();
+            grid_patterns(device, shape, cells, grid.width, grid.height, walled, &kinds, &index, &mut found)?;
             same("pattern", &device.to_vec(&found)?, &expected)?;
         }
     }
@@ -110,8 +110,7 @@ fn magnitude(device: &AnyDevice, scale: usize) -> Outcome {
     let found = |values: &[f64]| {
         let (v, mut slots) = (device.upload(values)?, device.zeros(1)?);
         let shape = Shape::grid_stride(values.len() as u64 / 3, 128);
-        // SAFETY: there is one slot, of value 0, and as many values as the count passed to the kernel.
-        unsafe { largest(device, shape, values.len() as u32, &v, &mut slots)? };
+        largest(device, shape, values.len() as u32, &v, &mut slots)?;
         Ok::<_, DeviceError>(f64::from_bits(device.to_vec(&slots)?[0]))
     };
     same("largest", &[found(&values)?], &[700.0])?;
@@ -122,7 +121,6 @@ fn magnitude(device: &AnyDevice, scale: usize) -> Outcome {
 fn copies(device: &AnyDevice, scale: usize) -> Outcome {
     let values: Vec<f32> = (0..4004 * scale).map(|i| i as f32).collect();
     let (source, mut target) = (device.upload(&values)?, device.zeros(values.len())?);
-    // SAFETY: four elements per quad.
-    unsafe { copy(device, Shape::new(3, 64), values.len() as u32 / 4, &source, &mut target)? };
+    copy(device, Shape::new(3, 64), values.len() as u32 / 4, &source, &mut target)?;
     same("copy", &device.to_vec(&target)?, &values)
 }

@@ -90,13 +90,10 @@ fn shared_memory(gpu: &Gpu) -> Outcome {
     let x = gpu.upload(&[1i32; 64])?;
     let mut out = gpu.zeros::<u32>(3)?;
     for bytes in [96 * 1024, 60 * 1024] {
-        // SAFETY: `x` has one element per thread, `out` three per block.
-        unsafe { lessons::barrier_votes(gpu, Shape::new(1, 64).with_shared(bytes), &x, &mut out)? };
+        lessons::barrier_votes(gpu, Shape::new(1, 64).with_shared(bytes), 64, &x, &mut out)?;
         same("votes", &gpu.to_vec(&out)?, &[64, 1, 1])?;
     }
-    // SAFETY: as above.
-    let refused = unsafe { lessons::barrier_votes(gpu, Shape::new(1, 64).with_shared(1 << 20), &x, &mut out) };
-    match refused {
+    match lessons::barrier_votes(gpu, Shape::new(1, 64).with_shared(1 << 20), 64, &x, &mut out) {
         Err(CudaError::BadLaunch { .. }) => Ok(()),
         other => Err(format!("a megabyte of shared memory: {other:?}").into()),
     }

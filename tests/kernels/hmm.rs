@@ -11,7 +11,7 @@ use warpkov::hmm::options::{Options, Pseudocount, Pseudocounts};
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
 use warpkov::runtime::Precise;
-use warpkov_device::launch::{Device, Shape};
+use warpkov_device::launch::{Device, Dim3, IndexBuffer, Shape};
 use warpkov_kernels::hmm::slices::{emission_product, product, row_sums};
 use warpkov_kernels::lessons::wide_tensor_product;
 use warpkov_runtime::device::{AnyDevice, DeviceError};
@@ -1003,18 +1003,15 @@ pub fn slices<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     let (emissions, transitions) = (device.upload(&of::<T>(probs))?, device.upload(&of::<T>(model.transitions()))?);
     let mut c = device.upload(&of::<T>(&model.start().repeat(m)))?;
     let (mut w, mut sums) = (device.zeros::<T>(m * n)?, device.zeros::<f64>(m)?);
-    let (elements, of_rows) = (Shape::cover((m * n) as u64, 128), Shape::new(m as u32, 64));
+    let (grid, block) = (Dim3 { x: n.div_ceil(32) as u32, y: m as u32, z: 1 }, 32);
+    let (elements, of_rows) = (Shape::new(grid, block), Shape::new(m as u32, 64));
     for t in 0..4 {
         let symbols: Vec<u32> = (0..m).map(|k| observed[4 * k + t]).collect();
-        let symbols = device.upload(&symbols)?;
-        // SAFETY: all slices have m × n elements, and symbols are below v.
-        unsafe {
-            emission_product(device, elements, m as u32, n as u32, v as u32, &symbols, &emissions, &c, &mut w)?;
-            product(device, elements, m as u32, n as u32, &w, &transitions, &mut c)?;
-        }
+        let symbols = IndexBuffer::upload(device, &symbols, v as u32)?;
+        emission_product(device, elements, m as u32, n as u32, v as u32, &symbols, &emissions, &c, &mut w)?;
+        product(device, elements, m as u32, n as u32, &w, &transitions, &mut c)?;
     }
-    // SAFETY: as above.
-    unsafe { row_sums(device, of_rows, n as u32, &w, &mut sums)? };
+    row_sums(device, of_rows, m as u32, n as u32, &w, &mut sums)?;
     let logs: Vec<f64> = device.to_vec(&sums)?.iter().map(|x| x.ln()).collect();
     let tolerance = if T::WIDE { 1e-12 } else { 1e-5 };
     close("ln P(O)", &logs, &on_cpu(&[model], &sequences)[0].logs, tolerance, 0.0)

@@ -51,8 +51,7 @@ pub fn vector_add4<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(2);
     let (x, y) = (of::<T>(&random.signed(4 * quads)), of::<T>(&random.signed(4 * quads)));
     let (dx, dy, mut dz) = (device.upload(&x)?, device.upload(&y)?, device.zeros::<T>(4 * quads)?);
-    // SAFETY: all three vectors have `4 · quads` elements.
-    unsafe { lessons::vector_add4(device, Shape::cover(quads as u64, 128), quads as u32, &dx, &dy, &mut dz)? };
+    lessons::vector_add4(device, Shape::cover(quads as u64, 128), quads as u32, &dx, &dy, &mut dz)?;
     let expected: Vec<T> = x.iter().zip(&y).map(|(&x, &y)| x + y).collect();
     same("z", &device.to_vec(&dz)?, &expected)
 }
@@ -61,16 +60,14 @@ pub fn copy_streaming<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let n = 1000 * scale + 7;
     let x = of::<T>(&Random::new(3).signed(n));
     let (dx, mut dy) = (device.upload(&x)?, device.zeros::<T>(n)?);
-    // SAFETY: both vectors have `n` elements.
-    unsafe { lessons::copy_streaming(device, Shape::new(3, 64), n as u32, &dx, &mut dy)? };
+    lessons::copy_streaming(device, Shape::new(3, 64), n as u32, &dx, &mut dy)?;
     same("y", &device.to_vec(&dy)?, &x)
 }
 
 pub fn indices(device: &AnyDevice, _: usize) -> Outcome {
-    let (grid, block) = (Dim3 { x: 3, y: 2, z: 2 }, Dim3 { x: 5, y: 4, z: 3 });
+    let (grid, block) = (Dim3 { x: 3, y: 2, z: 2 }, Dim3 { x: 8, y: 4, z: 3 });
     let mut out = device.zeros::<u32>(12 * (grid.count() * block.count()) as usize)?;
-    // SAFETY: `out` has twelve elements per thread.
-    unsafe { lessons::indices(device, Shape::new(grid, block), &mut out)? };
+    lessons::indices(device, Shape::new(grid, block), &mut out)?;
     let mut expected = Vec::new();
     let of = |extent: Dim3| {
         (0..extent.z).flat_map(move |z| (0..extent.y).flat_map(move |y| (0..extent.x).map(move |x| [x, y, z])))
@@ -121,8 +118,7 @@ fn barrier_votes(device: &AnyDevice, scale: usize) -> Outcome {
         })
         .collect();
     let (dx, mut out) = (device.upload(&x)?, device.zeros::<u32>(3 * blocks)?);
-    // SAFETY: `x` has one element per thread, `out` three per block.
-    unsafe { lessons::barrier_votes(device, Shape::new(blocks as u32, threads as u32), &dx, &mut out)? };
+    lessons::barrier_votes(device, Shape::new(blocks as u32, threads as u32), x.len() as u32, &dx, &mut out)?;
     let expected: Vec<u32> = x
         .chunks(threads)
         .flat_map(|block| {
@@ -137,8 +133,7 @@ pub fn shuffles<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let n = 128 * scale;
     let x = of::<T>(&Random::new(6).signed(n));
     let (dx, mut out) = (device.upload(&x)?, device.zeros::<T>(4 * n)?);
-    // SAFETY: `x` has one element per thread, `out` four.
-    unsafe { lessons::shuffles(device, Shape::new(n as u32 / 64, 64), &dx, &mut out)? };
+    lessons::shuffles(device, Shape::new(n as u32 / 64, 64), n as u32, &dx, &mut out)?;
     let expected: Vec<T> = x
         .chunks(32)
         .flat_map(|warp| {
@@ -188,8 +183,7 @@ pub fn scans<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
         let n = threads * scale.min(8);
         let x = of::<T>(&Random::new(8).signed(n));
         let (dx, mut out) = (device.upload(&x)?, device.zeros::<T>(3 * n)?);
-        // SAFETY: `x` has one element per thread, `out` three.
-        unsafe { lessons::scans(device, Shape::new((n / threads) as u32, threads as u32), &dx, &mut out)? };
+        lessons::scans(device, Shape::new((n / threads) as u32, threads as u32), n as u32, &dx, &mut out)?;
         let mut expected = Vec::new();
         for block in x.chunks(threads) {
             let sum = |range: &[T]| range.iter().map(|x| x.to_f64()).sum::<f64>();
@@ -209,8 +203,7 @@ pub fn histogram(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(9);
     let x: Vec<u32> = (0..n).map(|_| random.below(1 << 20) as u32).collect();
     let (dx, mut bins) = (device.upload(&x)?, device.zeros::<u32>(64)?);
-    // SAFETY: `x` has `n` elements, `bins` 64.
-    unsafe { lessons::histogram(device, Shape::cover(n as u64, 128), n as u32, &dx, &mut bins)? };
+    lessons::histogram(device, Shape::cover(n as u64, 128), n as u32, &dx, &mut bins)?;
     let mut expected = vec![0; 64];
     x.iter().for_each(|x| expected[(x % 64) as usize] += 1);
     same("bins", &device.to_vec(&bins)?, &expected)
@@ -222,8 +215,8 @@ fn atomics(device: &AnyDevice, scale: usize) -> Outcome {
     let x: Vec<i32> = (0..n).map(|_| random.below(2001) as i32 - 1000).collect();
     let (dx, mut cells) = (device.upload(&x)?, device.upload(&[0, i32::MIN, i32::MAX, -1, 0])?);
     let (mut flags, mut sums) = (device.zeros::<u32>(3)?, device.zeros::<f64>(1)?);
-    // SAFETY: `x` has one element per thread, and there are as many cells as the kernel uses.
-    unsafe { lessons::atomics(device, Shape::new(n as u32 / 128, 128), &dx, &mut cells, &mut flags, &mut sums)? };
+    let shape = Shape::new(n as u32 / 128, 128);
+    lessons::atomics(device, shape, n as u32, &dx, &mut cells, &mut flags, &mut sums)?;
     let sum: i32 = x.iter().sum();
     let (max, min) = (x.iter().max().copied().unwrap_or(0), x.iter().min().copied().unwrap_or(0));
     let (and, or) = x.iter().fold((-1, 0), |(and, or), &x| (and & x, or | x));
@@ -251,8 +244,7 @@ pub fn special_functions(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(11);
     let x: Vec<f32> = (0..n).map(|_| (0.01 + 20.0 * random.unit()) as f32).collect();
     let (dx, mut out) = (device.upload(&x)?, device.zeros::<f32>(6 * n)?);
-    // SAFETY: `x` has `n` elements, `out` six each.
-    unsafe { lessons::special_functions(device, Shape::cover(n as u64, 128), n as u32, &dx, &mut out)? };
+    lessons::special_functions(device, Shape::cover(n as u64, 128), n as u32, &dx, &mut out)?;
     let got = device.to_vec(&out)?;
     for (x, got) in x.iter().map(|&x| f64::from(x)).zip(got.chunks(6)) {
         same("fma", &got[..1], &[(x * x - 1.0) as f32])?;

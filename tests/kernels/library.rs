@@ -79,8 +79,7 @@ fn math<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     }
     let n = x.len();
     let (dx, dy, mut out) = (device.upload(&x)?, device.upload(&y)?, device.zeros::<T>(11 * n)?);
-    // SAFETY: `x` and `y` have `n` elements, `out` eleven each.
-    unsafe { library::library_math(device, Shape::cover(n as u64, 128), n as u32, &dx, &dy, &mut out)? };
+    library::library_math(device, Shape::cover(n as u64, 128), n as u32, &dx, &dy, &mut out)?;
     let functions: [fn(T) -> T; 10] = [
         Real::sqrt,
         Real::rsqrt,
@@ -109,8 +108,8 @@ fn segments<T: Word + Named + std::fmt::Debug>(device: &AnyDevice, scale: usize)
     let dx = device.upload(&x)?;
     for width in [2, 4, 8, 16, 32] {
         let mut out = device.zeros::<T>(4 * n)?;
-        // SAFETY: `x` has one element per thread, `out` four.
-        unsafe { library::library_segments(device, Shape::new(n as u32 / 64, 64), width as u32, &dx, &mut out)? };
+        let shape = Shape::new(n as u32 / 64, 64);
+        library::library_segments(device, shape, n as u32, width as u32, &dx, &mut out)?;
         let expected = (0..n).flat_map(|i| {
             let (first, at) = (i / width * width, i % width);
             let up = if at >= 2 { i - 2 } else { i };

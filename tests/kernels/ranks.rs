@@ -11,7 +11,7 @@ use warpkov::mdp::{Solve, SolveError};
 use warpkov::runtime::Precise;
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::comm::{Communicator, Local};
-use warpkov_device::launch::{Device, Shape};
+use warpkov_device::launch::{Device, IndexBuffer, Shape};
 use warpkov_kernels::mdp::ghosts::{pack, unpack};
 
 use crate::check::same;
@@ -39,11 +39,11 @@ fn ghosts<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
             expected.0[ghost as usize] = value;
         }
         let mut v = device.upload(&values)?;
-        let (count, list) = (packed.len() as u32, device.upload(&packed)?);
+        let (count, list) = (packed.len() as u32, IndexBuffer::upload(device, &packed, states as u32)?);
         let mut found = device.zeros::<T>(packed.len())?;
         if count > 0 {
-            // SAFETY: `packed` holds states, and `found` is as long.
-            unsafe { pack(device, Shape::grid_stride(count.into(), 64), count, &list, &v, &mut found)? };
+            let shape = Shape::grid_stride(count.into(), 64);
+            pack(device, shape, count, states as u32, &list, &v, &mut found)?;
         }
         let wanted: Vec<T> = packed.iter().map(|&state| values[state as usize]).collect();
         same("packed", &device.to_vec(&found)?, &wanted)?;

@@ -32,8 +32,7 @@ fn combinations(device: &AnyDevice, scale: usize) -> Outcome {
     let (dx, dz) = (device.upload(&x)?, device.upload(&z)?);
     for a in [0.0, -1.0, 0.5] {
         let mut dy = device.upload(&y)?;
-        // SAFETY: all three vectors have `n` elements.
-        unsafe { combine(device, Shape::grid_stride(n as u64, THREADS), n as u64, a, &mut dy, 2.0, &dx, -0.25, &dz)? };
+        combine(device, Shape::grid_stride(n as u64, THREADS), n as u64, a, &mut dy, 2.0, &dx, -0.25, &dz)?;
         let mut found = device.to_vec(&dy)?;
         let expected = |i: usize| if a == 0.0 { 0.0 } else { a * y[i] } + (2.0 * x[i] - 0.25 * z[i]);
         let mut expected: Vec<f64> = (0..n).map(expected).collect();
@@ -55,11 +54,8 @@ fn inner_products(device: &AnyDevice, scale: usize) -> Outcome {
         let mut found = Vec::new();
         for _ in 0..2 {
             let (mut parts, mut sums) = (device.zeros::<f64>(2 * blocks)?, device.zeros::<f64>(2)?);
-            // SAFETY: the vectors have `n` elements, and `parts` has two per block.
-            unsafe {
-                dots(device, Shape::new(blocks as u32, THREADS), n as u64, &dx, &dy, &dz, &mut parts)?;
-                dots_total(device, Shape::new(1, THREADS), blocks as u32, &parts, &mut sums)?;
-            }
+            dots(device, Shape::new(blocks as u32, THREADS), n as u64, &dx, &dy, &dz, &mut parts)?;
+            dots_total(device, Shape::new(1, THREADS), blocks as u32, &parts, &mut sums)?;
             found.push(device.to_vec(&sums)?);
         }
         same("the same bits again", &found[0], &found[1])?;

@@ -257,6 +257,11 @@ fn kernels_have_contracts() {
     let without: Vec<_> = without.into_iter().map(|(name, _)| name).collect();
     assert!(without.is_empty(), "kernels without `requires(…)` or `safe`: {}", without.join(", "));
     assert!(with.len() > 100, "{} kernels", with.len());
+    let safe = with.iter().filter(|(_, attribute)| attribute.contains("kernel(safe")).count();
+    assert!(safe >= 50, "{safe} safe kernels");
+    let counted = format!("{safe} of the {} kernels in `kernels/` are safe", with.len());
+    let book = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("book/explanation/kernels.md")).unwrap();
+    assert!(book.contains(&counted), "book/explanation/kernels.md does not say: {counted}");
     let bare = "#[kernel(T = [f32])]\npub fn f<T: Real>(x: Global<T>) {}\n/// #[kernel]\n#[kernel(requires(n >= 1))]\nfn g(n: u32) {}";
     assert_eq!(kernels(bare).iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(), ["f", "g"]);
 }

@@ -94,28 +94,14 @@ impl<T: Precise, O: Offset> Evaluate for BlockPerState<'_, T, O> {
             // SAFETY: `Mdp` guarantees columns below |S| and non-decreasing row pointers. `upload` and `new` allocated
             // the buffers with the sizes of this model.
             unsafe {
-                let Resident { states, rows, numbers, policy, v_old, v_new, residuals, .. } = resident;
+                let Resident { rows, numbers, policy, v_old, v_new, residuals, .. } = resident;
                 let model = ModelArgs { reward: action_reward, ..rows.args(numbers) };
                 let v = IteratesArgs { old: v_old, new: v_new };
-                let residuals = &mut *residuals;
-                evaluate_block_per_state(
-                    *device,
-                    shape,
-                    model,
-                    transition_reward,
-                    policy,
-                    v,
-                    ResidualsArgs { theta, sweep: k, slots: residuals },
-                )?;
-                max_change(
-                    *device,
-                    reduction,
-                    *states,
-                    v_old,
-                    v_new,
-                    ResidualsArgs { theta, sweep: k, slots: residuals },
-                )
+                let residuals = ResidualsArgs { theta, sweep: k, slots: residuals };
+                evaluate_block_per_state(*device, shape, model, transition_reward, policy, v, residuals)?;
             }
+            let Resident { states, v_old, v_new, residuals, .. } = resident;
+            max_change(*device, reduction, *states, v_old, v_new, theta, k, residuals)
         })
     }
 

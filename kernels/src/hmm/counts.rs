@@ -2,6 +2,7 @@
 //!
 //! *Deterministic*: yes. Every sum has a fixed order: parts of a fixed number of rows, then the sum of the parts.
 
+use warpkov_device::device::safe::{ByBlock, Len, Out2, Slice};
 use warpkov_device::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, warp};
 use warpkov_device::device::{Shared, Source};
 
@@ -299,46 +300,40 @@ pub fn sum_rows<T: Real>(
 ///
 /// - *Mathematics*: `sums[v][j]` = Σ `chunks[c][j]` over c in `list[v] … list[v + 1] − 1`, plus the present sum if
 ///   `more` is not 0.
-/// - *Thread mapping*: grid x is the list, y the model; a thread per state.
+/// - *Thread mapping*: a block per list of a model; a thread per state.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `sums`.
-///
-/// *Safety*:
 ///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
+/// | `rows` | scalar | models × lists |
 /// | `stride` | scalar | elements per row |
-/// | `chunk_count` | scalar | chunks per model |
+/// | `lists`, `chunk_count` | scalar | lists and chunks per model |
 /// | `more` | scalar | 1 or 0 |
 /// | `list` | lists + 1 | chunks, ascending, at most `chunk_count` |
 /// | `chunks` | models × `chunk_count` × `stride` | from [`sum_rows`] |
 /// | `sums` | models × lists × `stride` | |
-#[kernel(
-    requires(
-        list.len() >= shape.grid.x + 1,
-        chunks.len() >= shape.grid.y * chunk_count * stride,
-        sums.len() >= shape.grid * stride,
-        shape.dimensions <= 2,
-    )
-)]
-pub fn sum_chunks(
-    stride: u32,
+#[kernel(safe, requires(shape.grid >= rows))]
+pub fn sum_chunks<'r, 'n>(
+    rows: Len<'r>,
+    stride: Len<'n>,
+    lists: u32,
     chunk_count: u32,
     more: u32,
-    list: Global<u32>,
-    chunks: Global<f64>,
-    sums: GlobalMut<f64>,
+    list: Slice<u32>,
+    chunks: Slice<f64>,
+    sums: Out2<'r, 'n, f64, ByBlock>,
 ) {
-    let (v, model) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize);
-    let mut j = thread::thread_idx_x() as usize;
-    while j < stride as usize {
-        let at = (model * thread::grid_dim_x() as usize + v) * stride as usize + j;
-        let mut sum = if more != 0 { sums.get(at) } else { 0.0 };
-        let mut c = list.get(v);
-        while c < list.get(v + 1) {
-            sum += chunks.get((model * chunk_count as usize + c as usize) * stride as usize + j);
-            c += 1;
+    if let Some(row) = rows.block_element() {
+        let [model, v] = row.index().unravel([0, lists]);
+        let (first, end) = (list.get(v), list.get(v + 1));
+        let start = (model * chunk_count as usize + first as usize) * stride.get() as usize;
+        for own in row.cells(stride) {
+            let mut sum = if more != 0 { sums.get(&own) } else { 0.0 };
+            let j = own.cell().column().get();
+            for chunk in chunks.every(start + j, stride.get() as usize, end.saturating_sub(first) as usize) {
+                sum += chunk;
+            }
+            sums.set(&own, sum);
         }
-        sums.set(at, sum);
-        j += thread::block_dim_x() as usize;
     }
 }

@@ -9,7 +9,9 @@
 //!
 //! A state without actions has ΔV = NaN, which neither minimum nor maximum takes up.
 
-use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
+use atomic::{Ordering, Scope};
+use warpkov_device::device::safe::{Atomics, In, Len};
+use warpkov_device::device::{Parameter, Real, atomic, block, kernel, thread};
 
 /// Maps a number to an integer > 0 with the same order.
 #[inline(always)]
@@ -55,7 +57,7 @@ pub struct Extremes {
     /// 1: `bound` applies to the span max ΔV − min ΔV. 0: to ‖ΔV‖∞.
     pub span: u32,
     /// Two keys per sweep.
-    pub keys: GlobalMut<u64>,
+    pub keys: Atomics<u64>,
 }
 
 impl Extremes {
@@ -66,8 +68,10 @@ impl Extremes {
         if self.sweep == 0 {
             return false;
         }
-        let before = 2 * (self.sweep as usize - 1);
-        within(self.keys.get(before), self.keys.get(before + 1), self.span, self.bound)
+        // No thread of this launch writes these keys.
+        let before = self.keys.chunk(2 * (self.sweep as usize - 1));
+        let [greatest, opposite] = before.map(|key| atomic::load(key, Ordering::Relaxed, Scope::Block));
+        within(greatest, opposite, self.span, self.bound)
     }
 }
 
@@ -86,26 +90,16 @@ pub fn within(greatest: u64, opposite: u64, span: u32, bound: f64) -> bool {
 /// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
 /// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes.
 /// - *Valid result in*: keys 2k and 2k + 1 of sweep k, after the launch.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `states` | scalar | S |
-/// | `change` | S | ΔV, reward or NaN |
-/// | `extremes` | [`Extremes`] | |
-#[kernel(T = [f32, f64], requires(change.len() >= states, shape.block % 32 == 0, shape.dimensions == 1))]
-pub fn extremes_of_change<T: Real>(states: u32, change: Global<T>, extremes: Extremes) {
-    if extremes.met() {
-        return;
-    }
+#[kernel(safe, T = [f32, f64], requires(shape.dimensions == 1))]
+pub fn extremes_of_change<'s, T: Real>(states: Len<'s>, change: In<'s, T>, extremes: Extremes) {
     let (mut greatest, mut opposite) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
-    let mut state = thread::index_1d() as usize;
-    while state < states as usize {
-        let change = change.get(state).to_f64();
-        greatest = greatest.max(change);
-        opposite = opposite.max(-change);
-        state += thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
+    // After a sweep within the bound, the keys stay 0.
+    if !extremes.met() {
+        for s in states.elements() {
+            let change = change.get(&s).to_f64();
+            greatest = greatest.max(change);
+            opposite = opposite.max(-change);
+        }
     }
     record(extremes.keys, extremes.sweep, greatest, opposite);
 }
@@ -115,33 +109,14 @@ pub fn extremes_of_change<T: Real>(states: u32, change: Global<T>, extremes: Ext
 /// - *Mathematics*: maxₛ ΔV(s) and maxₛ −ΔV(s), with ΔV = V_new − V_old.
 /// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
 /// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes.
-/// - *Valid result in*: `extremes[0]` and `extremes[1]`, after the launch.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `states` | scalar | S |
-/// | `v_old`, `v_new` | S | reward |
-/// | `extremes` | 2 or more | [`key`]s; 0 before the launch |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        v_old.len() >= states,
-        v_new.len() >= states,
-        extremes.len() >= 2,
-        shape.block % 32 == 0,
-        shape.dimensions == 1,
-    )
-)]
-pub fn extremes_between<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>, extremes: GlobalMut<u64>) {
+/// - *Valid result in*: `extremes[0]` and `extremes[1]`, as [`key`]s, after the launch; 0 before it.
+#[kernel(safe, T = [f32, f64], requires(extremes.len() >= 2, shape.dimensions == 1))]
+pub fn extremes_between<'s, T: Real>(states: Len<'s>, v_old: In<'s, T>, v_new: In<'s, T>, extremes: Atomics<u64>) {
     let (mut greatest, mut opposite) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
-    let mut state = thread::index_1d() as usize;
-    while state < states as usize {
-        let change = v_new.get(state).to_f64() - v_old.get(state).to_f64();
+    for s in states.elements() {
+        let change = v_new.get(&s).to_f64() - v_old.get(&s).to_f64();
         greatest = greatest.max(change);
         opposite = opposite.max(-change);
-        state += thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
     }
     record(extremes, 0, greatest, opposite);
 }
@@ -150,12 +125,13 @@ pub fn extremes_between<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>
 ///
 /// *Takes part*: every thread of the block, in whole warps. *Barriers*: four.
 #[inline(always)]
-fn record(extremes: GlobalMut<u64>, sweep: u32, greatest: f64, opposite: f64) {
+fn record(extremes: Atomics<u64>, sweep: u32, greatest: f64, opposite: f64) {
     let greatest = block::reduce(greatest, f64::NEG_INFINITY, f64::max);
     let opposite = block::reduce(opposite, f64::NEG_INFINITY, f64::max);
     // If no state has an action, the minimum is ∞ and the maximum −∞.
     if thread::thread_idx_x() == 0 && greatest >= -opposite {
-        atomic::max((extremes, 2 * sweep as usize), key(greatest));
-        atomic::max((extremes, 2 * sweep as usize + 1), key(opposite));
+        let [of_greatest, of_opposite] = extremes.chunk(2 * sweep as usize);
+        atomic::max(of_greatest, key(greatest));
+        atomic::max(of_opposite, key(opposite));
     }
 }

@@ -1,5 +1,8 @@
 //! The rows (state-action pairs) of each state.
 
+use core::ops::Range;
+
+use warpkov_device::device::safe::Slice;
 use warpkov_device::device::{Global, Offset, Parameter};
 
 /// The actions of each state, in one of two forms.
@@ -50,3 +53,45 @@ impl<O: Offset> Choices<O> {
 
 /// The policy's entry for a terminal state.
 pub const NO_ACTION: u32 = u32::MAX;
+
+/// The indices from a row pointer to the next.
+#[inline(always)]
+pub fn range<O: Offset>([first, end]: [O; 2]) -> Range<usize> {
+    first.to_usize()..end.to_usize()
+}
+
+/// [`Choices`] for safe kernels: an access of `offsets` is checked.
+#[derive(Clone, Copy, Parameter)]
+pub struct CheckedChoices<O: Offset> {
+    /// A, or 0 if the number of actions varies.
+    pub actions: u32,
+    /// First row of each state, and the number of rows; the kernels read it only if `actions` is 0.
+    pub offsets: Slice<O>,
+}
+
+impl<O: Offset> CheckedChoices<O> {
+    /// The rows of `state`.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn rows(&self, state: usize) -> Range<usize> {
+        match self.actions as usize {
+            0 => range(self.offsets.chunk(state)),
+            actions => state * actions..(state + 1) * actions,
+        }
+    }
+
+    /// The entries of the row of `action` in `state`; none for [`NO_ACTION`]. `row_ptr` has one element per row plus one.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn entries(&self, row_ptr: Slice<O>, state: usize, action: u32) -> Range<usize> {
+        if action == NO_ACTION {
+            return 0..0;
+        }
+        let first = match self.actions as usize {
+            0 => self.offsets.get(state).to_usize(),
+            actions => state * actions,
+        };
+        let row = first + action as usize;
+        range(row_ptr.chunk(row))
+    }
+}

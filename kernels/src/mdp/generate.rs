@@ -4,7 +4,8 @@
 //! number Σ kindᵢ · 4ⁱ, where i counts the cell, then the cells above, below, right and left of it. A neighbour outside
 //! the grid counts as a wall: a move towards it leaves the agent in its cell.
 
-use warpkov_device::device::{Global, GlobalMut, kernel, thread};
+use warpkov_device::device::kernel;
+use warpkov_device::device::safe::{Len, Out, Slice};
 
 /// Kind of an empty cell.
 pub const FREE: u8 = 0;
@@ -47,40 +48,29 @@ pub fn kind_without_walls(width: u32, height: u32, cell: u32) -> u8 {
 /// - *Thread mapping*: a grid-stride loop over cells.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `pattern`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
-/// | `width`, `height` | scalar | `width`·`height` < 2³² |
+/// | `cells` | scalar | `width`·`height` |
 /// | `walled` | scalar | 1 or 0 |
 /// | `kinds` | cells if `walled`; else any length | below 4 |
 /// | `index` | [`PATTERNS`] | index of each pattern number |
 /// | `pattern` | cells | |
-#[kernel(
-    requires(
-        width * height <= u32::MAX,
-        if walled > 0 { kinds.len() >= width * height },
-        index.len() >= PATTERNS,
-        pattern.len() >= width * height,
-        shape.dimensions == 1,
-    )
-)]
-pub fn grid_patterns(
+#[kernel(safe, requires(cells == width * height, index.len() >= PATTERNS))]
+pub fn grid_patterns<'c>(
+    cells: Len<'c>,
     width: u32,
     height: u32,
     walled: u32,
-    kinds: Global<u8>,
-    index: Global<u16>,
-    pattern: GlobalMut<u16>,
+    kinds: Slice<u8>,
+    index: Slice<u16>,
+    pattern: Out<'c, u16>,
 ) {
-    let cells = width as u64 * height as u64;
-    let stride = thread::grid_dim_x() as u64 * thread::block_dim_x() as u64;
-    let mut i = thread::index_1d();
-    while i < cells {
-        let number = pattern_of(width, height, i as u32, |cell| {
+    // There is no cell if the width is 0.
+    let width = width.max(1);
+    for i in cells.elements() {
+        let number = pattern_of(width, height, i.index().get() as u32, |cell| {
             if walled > 0 { kinds.get(cell as usize) } else { kind_without_walls(width, height, cell) }
         });
-        pattern.set(i as usize, index.get(number as usize));
-        i += stride;
+        pattern.set(&i, index.get(number as usize));
     }
 }

@@ -3,6 +3,7 @@
 //! Before a sweep, each rank packs the values of the states that others need, the devices exchange them, and each rank
 //! puts what it received in place of its ghosts.
 
+use warpkov_device::device::safe::{In, Indices, Len, Out};
 use warpkov_device::device::{Global, GlobalMut, Real, atomic, kernel, thread};
 
 /// Packs the values of some states.
@@ -11,20 +12,21 @@ use warpkov_device::device::{Global, GlobalMut, Real, atomic, kernel, thread};
 /// - *Thread mapping*: a grid-stride loop over the states to pack.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `packed`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
-/// | `count` | scalar | elements of `states` |
-/// | `states` | `count` | below the length of `values` |
-/// | `values` | states | reward |
-/// | `packed` | `count` | reward |
-#[kernel(T = [f32, f64], requires(states.len() >= count, packed.len() >= count, shape.dimensions == 1))]
-pub fn pack<T: Real>(count: u32, states: Global<u32>, values: Global<T>, packed: GlobalMut<T>) {
-    let mut i = thread::index_1d();
-    while i < u64::from(count) {
-        packed.set(i as usize, values.get(states.get(i as usize) as usize));
-        i += u64::from(thread::grid_dim_x()) * u64::from(thread::block_dim_x());
+/// | `count`, `all` | scalar | states to pack, and all |
+/// | `values`, `packed` | states | reward |
+#[kernel(safe, T = [f32, f64])]
+pub fn pack<'n, 's, T: Real>(
+    count: Len<'n>,
+    all: Len<'s>,
+    states: Indices<'n, 's>,
+    values: In<'s, T>,
+    packed: Out<'n, T>,
+) {
+    let _ = all;
+    for i in count.elements() {
+        packed.set(&i, values.get(states.get(&i)));
     }
 }
 

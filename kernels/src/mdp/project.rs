@@ -5,10 +5,11 @@
 //! *Three steps*: count the entries of each selected row ([`count_rows`]) or slice ([`count_slices`]); turn the counts
 //! into offsets by an exclusive [scan](crate::primitives::scan); copy the entries ([`copy_rows`], [`copy_slices`]).
 
+use warpkov_device::device::safe::{ByWarp, In, Len, Out, Slice};
 use warpkov_device::device::{Global, GlobalMut, Offset, Parameter, Real, kernel, thread, warp};
 
 use super::backup::slices::SLICE;
-use super::choices::Choices;
+use super::choices::CheckedChoices;
 use super::model::Model;
 
 /// P^π, in compressed rows or in SELL slices, and r^π.
@@ -37,37 +38,24 @@ pub struct Projected<T, O> {
 /// - *Thread mapping*: one thread per state.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `counts`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
 /// | `states` | scalar | S |
-/// | `choices` | [`Choices`] | |
+/// | `choices` | [`CheckedChoices`] | |
 /// | `row_ptr` | rows + 1 | entries, ascending |
 /// | `policy` | S | actions of each state, or [`NO_ACTION`](super::choices::NO_ACTION) |
 /// | `counts` | S | |
-#[kernel(
-    O = [u32, u64],
-    requires(
-        choices.holds(states),
-        if choices.actions > 0 { row_ptr.len() >= states * choices.actions + 1 },
-        policy.len() >= states,
-        counts.len() >= states,
-        shape.threads >= states,
-        shape.dimensions == 1,
-    )
-)]
-pub fn count_rows<O: Offset>(
-    states: u32,
-    choices: Choices<O>,
-    row_ptr: Global<O>,
-    policy: Global<u32>,
-    counts: GlobalMut<O>,
+#[kernel(safe, O = [u32, u64], requires(shape.threads >= states))]
+pub fn count_rows<'s, O: Offset>(
+    states: Len<'s>,
+    choices: CheckedChoices<O>,
+    row_ptr: Slice<O>,
+    policy: In<'s, u32>,
+    counts: Out<'s, O>,
 ) {
-    let state = thread::index_1d() as usize;
-    if state < states as usize {
-        let (start, end) = choices.entries(row_ptr, state, policy.get(state));
-        counts.set(state, O::from_usize(end - start));
+    if let Some(s) = states.element() {
+        let entries = choices.entries(row_ptr, s.index().get(), policy.get(&s));
+        counts.set(&s, O::from_usize(entries.len()));
     }
 }
 
@@ -118,47 +106,30 @@ pub fn copy_rows<T: Real, O: Offset>(states: u32, model: Model<T, O>, policy: Gl
 
 /// Number of entries of each slice: 32 times its longest selected row.
 ///
-/// - *Thread mapping*: one thread per state, a warp per slice.
+/// - *Thread mapping*: a warp per slice, a lane per state.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `counts`.
-///
-/// *Safety*:
 ///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
-/// | `states` | scalar | S |
-/// | `choices` | [`Choices`] | |
+/// | `states`, `slices` | scalar | S, ⌈S / 32⌉ |
+/// | `choices` | [`CheckedChoices`] | |
 /// | `row_ptr` | rows + 1 | entries, ascending |
 /// | `policy` | S | actions of each state, or [`NO_ACTION`](super::choices::NO_ACTION) |
 /// | `counts` | ⌈S / 32⌉ | |
-#[kernel(
-    O = [u32, u64],
-    requires(
-        choices.holds(states),
-        if choices.actions > 0 { row_ptr.len() >= states * choices.actions + 1 },
-        policy.len() >= states,
-        counts.len() >= states.div_ceil(SLICE),
-        shape.threads >= states,
-        shape.block % 32 == 0,
-        shape.dimensions == 1,
-    )
-)]
-pub fn count_slices<O: Offset>(
-    states: u32,
-    choices: Choices<O>,
-    row_ptr: Global<O>,
-    policy: Global<u32>,
-    counts: GlobalMut<O>,
+#[kernel(safe, O = [u32, u64], requires(slices >= states.div_ceil(SLICE), shape.threads >= 32 * slices))]
+pub fn count_slices<'s, 'k, O: Offset>(
+    states: Len<'s>,
+    slices: Len<'k>,
+    choices: CheckedChoices<O>,
+    row_ptr: Slice<O>,
+    policy: In<'s, u32>,
+    counts: Out<'k, O, ByWarp>,
 ) {
-    let state = thread::index_1d() as usize;
-    let mut length = 0;
-    if state < states as usize {
-        let (start, end) = choices.entries(row_ptr, state, policy.get(state));
-        length = end - start;
-    }
-    // A row has at most S < 2³² entries.
-    let longest = warp::max_u32(warp::FULL, length as u32);
-    if state < states as usize && warp::lane_id() == 0 {
-        counts.set(state / SLICE, O::from_usize(SLICE * longest as usize));
+    if let Some(slice) = slices.warp_element() {
+        let state = states.index((SLICE * slice.index().get()) as u64 + u64::from(warp::lane_id()));
+        // A row has at most S < 2³² entries.
+        let length = state.map_or(0, |s| choices.entries(row_ptr, s.get(), policy.get(s)).len() as u32);
+        counts.set(&slice, O::from_usize(SLICE * warp::max_u32(warp::FULL, length) as usize));
     }
 }
 

@@ -7,7 +7,9 @@
 //! A slot holds the bits of a nonnegative f64. These bits order as the numbers do, so an integer atomic takes the
 //! maximum: exact, and independent of the order of the blocks.
 
-use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
+use atomic::{Cell, Ordering, Scope};
+use warpkov_device::device::safe::{Atomics, In, Len};
+use warpkov_device::device::{GlobalMut, Parameter, Real, atomic, block, kernel, thread};
 
 /// The residuals of a batch of sweeps, and the index of this sweep in the batch.
 ///
@@ -40,7 +42,7 @@ impl Residuals {
     /// *Takes part*: every thread of the block, in whole warps. *Barriers*: two.
     #[inline(always)]
     pub fn record(&self, change: f64) {
-        record(self.slots, self.sweep, change);
+        record((self.slots, self.sweep as usize), change);
     }
 }
 
@@ -48,10 +50,11 @@ impl Residuals {
 ///
 /// *Takes part*: every thread of the block, in whole warps. *Barriers*: two.
 #[inline(always)]
-fn record(slots: GlobalMut<u64>, slot: u32, change: f64) {
+fn record(slot: impl Cell<u64>, change: f64) {
     let largest = block::reduce(change, 0.0, f64::max);
     if thread::thread_idx_x() == 0 {
-        atomic::max_nonnegative(slots, slot as usize, largest);
+        // The bits of nonnegative numbers order as the numbers do.
+        atomic::max(slot, largest.to_bits());
     }
 }
 
@@ -60,36 +63,29 @@ fn record(slots: GlobalMut<u64>, slot: u32, change: f64) {
 /// - *Mathematics*: maxₛ |V_new(s) − V_old(s)|.
 /// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
 /// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes.
-/// - *Valid result in*: `residuals.slots[residuals.sweep]`, after the launch.
+/// - *Valid result in*: `slots[sweep]`, after the launch.
 ///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `states` | scalar | S |
-/// | `v_old`, `v_new` | S | reward |
-/// | `residuals` | [`Residuals`] | |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        v_old.len() >= states,
-        v_new.len() >= states,
-        shape.block % 32 == 0,
-        shape.dimensions == 1,
-    )
-)]
-pub fn max_change<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>, residuals: Residuals) {
-    if residuals.converged() {
-        return;
-    }
+/// `theta`, `sweep` and `slots` are those of [`Residuals`].
+#[kernel(safe, T = [f32, f64], requires(slots.len() >= sweep + 1, shape.dimensions == 1))]
+pub fn max_change<'s, T: Real>(
+    states: Len<'s>,
+    v_old: In<'s, T>,
+    v_new: In<'s, T>,
+    theta: f64,
+    sweep: u32,
+    slots: Atomics<u64>,
+) {
+    // No thread of this launch writes the slot before.
+    let before = || atomic::load(slots.at(sweep as usize - 1), Ordering::Relaxed, Scope::Block);
+    let converged = sweep > 0 && f64::from_bits(before()) < theta;
     let mut change: f64 = 0.0;
-    let mut state = thread::index_1d() as usize;
-    let stride = thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
-    while state < states as usize {
-        change = change.max((v_new.get(state).to_f64() - v_old.get(state).to_f64()).abs());
-        state += stride;
+    // After convergence, the slot stays 0.
+    if !converged {
+        for s in states.elements() {
+            change = change.max((v_new.get(&s).to_f64() - v_old.get(&s).to_f64()).abs());
+        }
     }
-    residuals.record(change);
+    record(slots.at(sweep as usize), change);
 }
 
 /// The norm ‖V‖∞ into slot 0.
@@ -97,24 +93,13 @@ pub fn max_change<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>, resi
 /// - *Mathematics*: maxₛ |V(s)|; ∞ if any V(s) is NaN.
 /// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
 /// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes.
-/// - *Valid result in*: `slots[0]`, after the launch.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `states` | scalar | S |
-/// | `v` | S | reward |
-/// | `slots` | 1 or more | 0 before the launch |
-#[kernel(T = [f32, f64], requires(v.len() >= states, slots.len() >= 1, shape.block % 32 == 0, shape.dimensions == 1))]
-pub fn largest<T: Real>(states: u32, v: Global<T>, slots: GlobalMut<u64>) {
+/// - *Valid result in*: `slots[0]`, after the launch; 0 before it.
+#[kernel(safe, T = [f32, f64], requires(slots.len() >= 1, shape.dimensions == 1))]
+pub fn largest<'s, T: Real>(states: Len<'s>, v: In<'s, T>, slots: Atomics<u64>) {
     let mut found: f64 = 0.0;
-    let mut state = thread::index_1d() as usize;
-    let stride = thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
-    while state < states as usize {
-        let value = v.get(state).to_f64().abs();
+    for s in states.elements() {
+        let value = v.get(&s).to_f64().abs();
         found = found.max(if value.is_nan() { f64::INFINITY } else { value });
-        state += stride;
     }
-    record(slots, 0, found);
+    record(slots.at(0), found);
 }

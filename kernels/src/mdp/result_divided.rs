@@ -13,65 +13,51 @@
 //! *Bytes* per sweep of n entries and m rows, f32 and 32-bit offsets: 16n to read P and R and write Q_s'; 4n + 12m to
 //! read Q_s', offsets and r and write Q; 4m + 16S to read Q, offsets and V and write V and ΔV; 4S to read ΔV.
 
-use warpkov_device::device::{Global, GlobalMut, Offset, Real, kernel, math, thread};
+use warpkov_device::device::safe::{In, Indices, Len, Out, Slice};
+use warpkov_device::device::{Offset, Real, kernel, math};
 
 use super::change::Extremes;
-use super::choices::{Choices, NO_ACTION};
+use super::choices::{CheckedChoices, NO_ACTION, range};
 
 /// Q_s'(s, a) of every entry.
 ///
 /// - *Thread mapping*: one thread per entry.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `results`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
-/// | `entries` | scalar | n |
-/// | `col` | n | states, below the length of `v` |
+/// | `entries`, `states` | scalar | n, S |
+/// | `col` | n | states |
 /// | `prob` | n | P(s'\|s, a) |
 /// | `reward` | n | R(s, a, s') |
 /// | `gamma` | scalar | in \[0, 1\] |
 /// | `v` | S | reward |
 /// | `extremes` | [`Extremes`] | |
 /// | `results` | n | reward |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        col.len() >= entries,
-        prob.len() >= entries,
-        reward.len() >= entries,
-        results.len() >= entries,
-        shape.threads >= entries,
-        shape.dimensions == 1,
-    )
-)]
-pub fn result_values<T: Real>(
-    entries: u64,
-    col: Global<u32>,
-    prob: Global<T>,
-    reward: Global<T>,
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= entries))]
+pub fn result_values<'e, 's, T: Real>(
+    entries: Len<'e, u64>,
+    states: Len<'s>,
+    col: Indices<'e, 's>,
+    prob: In<'e, T>,
+    reward: In<'e, T>,
     gamma: f64,
-    v: Global<T>,
+    v: In<'s, T>,
     extremes: Extremes,
-    results: GlobalMut<T>,
+    results: Out<'e, T>,
 ) {
-    let entry = thread::index_1d();
-    if entry >= entries || extremes.met() {
-        return;
+    let _ = states;
+    if let Some(entry) = entries.element().filter(|_| !extremes.met()) {
+        let successor = v.get(col.get(&entry)).to_f64();
+        let value = prob.get(&entry).to_f64() * math::fma(gamma, successor, reward.get(&entry).to_f64());
+        results.set(&entry, T::from_f64(value));
     }
-    let entry = entry as usize;
-    let successor = v.get(col.get(entry) as usize).to_f64();
-    let value = prob.get(entry).to_f64() * math::fma(gamma, successor, reward.get(entry).to_f64());
-    results.set(entry, T::from_f64(value));
 }
 
 /// Q(s, a) of every row.
 ///
 /// - *Thread mapping*: one thread per row.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `q`.
-///
-/// *Safety*:
 ///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
@@ -81,37 +67,22 @@ pub fn result_values<T: Real>(
 /// | `action_reward` | m | r(s, a) |
 /// | `extremes` | [`Extremes`] | |
 /// | `q` | m | reward |
-#[kernel(
-    T = [f32, f64], O = [u32, u64],
-    requires(
-        row_ptr.len() >= rows + 1,
-        action_reward.len() >= rows,
-        q.len() >= rows,
-        shape.threads >= rows,
-        shape.dimensions == 1,
-    )
-)]
-pub fn action_values<T: Real, O: Offset>(
-    rows: u64,
-    row_ptr: Global<O>,
-    results: Global<T>,
-    action_reward: Global<T>,
+#[kernel(safe, T = [f32, f64], O = [u32, u64], requires(shape.threads >= rows))]
+pub fn action_values<'r, T: Real, O: Offset>(
+    rows: Len<'r, u64>,
+    row_ptr: Slice<O>,
+    results: Slice<T>,
+    action_reward: In<'r, T>,
     extremes: Extremes,
-    q: GlobalMut<T>,
+    q: Out<'r, T>,
 ) {
-    let row = thread::index_1d();
-    if row >= rows || extremes.met() {
-        return;
+    if let Some(own) = rows.element().filter(|_| !extremes.met()) {
+        let mut sum = action_reward.get(&own).to_f64();
+        for result in results.range(range(row_ptr.chunk(own.index().get()))).iter() {
+            sum += result.to_f64();
+        }
+        q.set(&own, T::from_f64(sum));
     }
-    let row = row as usize;
-    let mut sum = action_reward.get(row).to_f64();
-    let end = row_ptr.get(row + 1).to_usize();
-    let mut entry = row_ptr.get(row).to_usize();
-    while entry < end {
-        sum += results.get(entry).to_f64();
-        entry += 1;
-    }
-    q.set(row, T::from_f64(sum));
 }
 
 /// V(s) and ΔV(s) of every state; ΔV(s) is NaN for a state without actions.
@@ -119,45 +90,27 @@ pub fn action_values<T: Real, O: Offset>(
 /// - *Thread mapping*: one thread per state.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `v` and `change`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
 /// | `states` | scalar | S |
-/// | `choices` | [`Choices`] | rows below m |
+/// | `choices` | [`CheckedChoices`] | rows below m |
 /// | `q` | m | from [`action_values`] |
 /// | `extremes` | [`Extremes`] | |
 /// | `v`, `change` | S | reward |
-#[kernel(
-    T = [f32, f64], O = [u32, u64],
-    requires(
-        choices.holds(states),
-        if choices.actions > 0 { q.len() >= states * choices.actions },
-        v.len() >= states,
-        change.len() >= states,
-        shape.threads >= states,
-        shape.dimensions == 1,
-    )
-)]
-pub fn state_values<T: Real, O: Offset>(
-    states: u32,
-    choices: Choices<O>,
-    q: Global<T>,
+#[kernel(safe, T = [f32, f64], O = [u32, u64], requires(shape.threads >= states))]
+pub fn state_values<'s, T: Real, O: Offset>(
+    states: Len<'s>,
+    choices: CheckedChoices<O>,
+    q: Slice<T>,
     extremes: Extremes,
-    v: GlobalMut<T>,
-    change: GlobalMut<T>,
+    v: Out<'s, T>,
+    change: Out<'s, T>,
 ) {
-    let state = thread::index_1d() as usize;
-    if state >= states as usize || extremes.met() {
-        return;
+    if let Some(s) = states.element().filter(|_| !extremes.met()) {
+        let (action, value) = best(q.range(choices.rows(s.index().get())));
+        change.set(&s, if action == NO_ACTION { T::from_f64(f64::NAN) } else { value - v.get(&s) });
+        v.set(&s, value);
     }
-    let (action, value) = best(choices, state, q);
-    if action == NO_ACTION {
-        change.set(state, T::from_f64(f64::NAN));
-    } else {
-        change.set(state, value - v.get(state));
-    }
-    v.set(state, value);
 }
 
 /// Greedy action of every state; the lowest number breaks ties.
@@ -165,46 +118,32 @@ pub fn state_values<T: Real, O: Offset>(
 /// - *Thread mapping*: one thread per state.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `policy`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
 /// | `states` | scalar | S |
-/// | `choices` | [`Choices`] | rows below m |
+/// | `choices` | [`CheckedChoices`] | rows below m |
 /// | `q` | m | from [`action_values`] |
 /// | `policy` | S | |
-#[kernel(
-    T = [f32, f64], O = [u32, u64],
-    requires(
-        choices.holds(states),
-        if choices.actions > 0 { q.len() >= states * choices.actions },
-        policy.len() >= states,
-        shape.threads >= states,
-        shape.dimensions == 1,
-    )
-)]
-pub fn greedy_actions<T: Real, O: Offset>(states: u32, choices: Choices<O>, q: Global<T>, policy: GlobalMut<u32>) {
-    let state = thread::index_1d() as usize;
-    if state < states as usize {
-        policy.set(state, best(choices, state, q).0);
+#[kernel(safe, T = [f32, f64], O = [u32, u64], requires(shape.threads >= states))]
+pub fn greedy_actions<'s, T: Real, O: Offset>(
+    states: Len<'s>,
+    choices: CheckedChoices<O>,
+    q: Slice<T>,
+    policy: Out<'s, u32>,
+) {
+    if let Some(s) = states.element() {
+        policy.set(&s, best(q.range(choices.rows(s.index().get()))).0);
     }
 }
 
-/// First action of the largest Q-factor, and that Q-factor; ([`NO_ACTION`], 0) for a state without actions.
+/// First action of the largest of a state's Q-factors, and that Q-factor; ([`NO_ACTION`], 0) for a state without actions.
 #[inline(always)]
-fn best<T: Real, O: Offset>(choices: Choices<O>, state: usize, q: Global<T>) -> (u32, T) {
-    let (first, end) = (choices.first(state), choices.first(state + 1));
-    if first == end {
-        return (NO_ACTION, T::ZERO);
-    }
-    let (mut action, mut value) = (0, q.get(first));
-    let mut row = first + 1;
-    while row < end {
-        let other = q.get(row);
-        if other > value {
-            (action, value) = ((row - first) as u32, other);
+fn best<T: Real>(q: Slice<T>) -> (u32, T) {
+    let mut best = (NO_ACTION, T::ZERO);
+    for (action, value) in (0..).zip(q.iter()) {
+        if action == 0 || value > best.1 {
+            best = (action, value);
         }
-        row += 1;
     }
-    (action, value)
+    best
 }

@@ -9,7 +9,8 @@
 //!
 //! from the n elements Ĝ_AO\[j|A|n|Ω| + o|A|n + an + k\], k = 0 … n − 1.
 
-use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
+use warpkov_device::device::safe::{Len, Out, Slice};
+use warpkov_device::device::{Real, kernel};
 
 use super::argmax;
 use super::model::Sizes;
@@ -19,33 +20,25 @@ use super::model::Sizes;
 /// - *Thread mapping*: one thread per element; it compares n scores.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `winners`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
-/// | `sizes` | [`Sizes`] | n ≥ 1 |
+/// | `elements` | scalar | B·A·Ω |
+/// | `vectors` | scalar | n |
+/// | `sizes` | [`Sizes`] | |
 /// | `scores` | B·Ω·A·n | reward |
 /// | `winners` | B·A·Ω | vectors, below n |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        sizes.vectors >= 1,
-        scores.len() >= sizes.beliefs * sizes.observations * sizes.actions * sizes.vectors,
-        winners.len() >= sizes.beliefs * sizes.actions * sizes.observations,
-        shape.threads >= sizes.beliefs * sizes.actions * sizes.observations,
-        shape.dimensions == 1,
-    )
-)]
-pub fn best<T: Real>(sizes: Sizes, scores: Global<T>, winners: GlobalMut<u32>) {
-    let (actions, observations, vectors) =
-        (sizes.actions as usize, sizes.observations as usize, sizes.vectors as usize);
-    let l = thread::index_1d() as usize;
-    if l < sizes.beliefs as usize * actions * observations {
-        let j = l / (actions * observations);
-        let rest = l - j * actions * observations;
-        let a = rest / observations;
-        let o = rest - a * observations;
-        let first = j * actions * vectors * observations + o * actions * vectors + a * vectors;
-        winners.set(l, argmax(vectors, scores, first));
+#[kernel(safe, T = [f32, f64], requires(vectors >= 1, shape.threads >= elements))]
+pub fn best<'l, 'v, T: Real>(
+    elements: Len<'l, u64>,
+    vectors: Len<'v>,
+    sizes: Sizes,
+    scores: Slice<T>,
+    winners: Out<'l, u32>,
+) {
+    if let Some(l) = elements.element() {
+        let (actions, observations) = (sizes.actions as usize, sizes.observations as usize);
+        let [j, a, o] = l.index().unravel([sizes.beliefs, sizes.actions, sizes.observations]);
+        let first = ((j * observations + o) * actions + a) * vectors.get() as usize;
+        winners.set(&l, argmax(vectors, scores.row(first, vectors)));
     }
 }

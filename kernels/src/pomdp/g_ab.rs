@@ -9,7 +9,8 @@
 //! from R\[a|S| + s\], the |Ω| winners i\*ₖ = Ĝ\*_AO\[j|A||Ω| + a|Ω| + k\], and G_AO\[i\*ₖ|A||S||Ω| + k|A||S| + a|S| +
 //! s\], k = 0 … |Ω| − 1. (The source's worked element lets k run to n − 1; n = |Ω| there.)
 
-use warpkov_device::device::{Global, GlobalMut, Real, kernel, math, thread};
+use warpkov_device::device::safe::{Len, Out, Slice};
+use warpkov_device::device::{Real, kernel, math};
 
 use super::model::Sizes;
 
@@ -18,50 +19,35 @@ use super::model::Sizes;
 /// - *Thread mapping*: one thread per element; it sums over observations.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `sums`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
+/// | `elements` | scalar | B·A·S |
+/// | `states` | scalar | S |
 /// | `sizes` | [`Sizes`] | |
 /// | `gamma` | scalar | in \[0, 1) |
 /// | `reward` | A·S | r(s, a), at a·S + s |
-/// | `winners` | B·A·Ω | vectors, below n |
+/// | `winners` | B·A·Ω | vectors |
 /// | `g_ao` | n·Ω·A·S | reward |
 /// | `sums` | B·A·S | reward |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        reward.len() >= sizes.actions * sizes.states,
-        winners.len() >= sizes.beliefs * sizes.actions * sizes.observations,
-        g_ao.len() >= sizes.vectors * sizes.observations * sizes.actions * sizes.states,
-        sums.len() >= sizes.beliefs * sizes.actions * sizes.states,
-        shape.threads >= sizes.beliefs * sizes.actions * sizes.states,
-        shape.dimensions == 1,
-    )
-)]
-pub fn g_ab<T: Real>(
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= elements))]
+pub fn g_ab<'l, T: Real>(
+    elements: Len<'l, u64>,
+    states: u32,
     sizes: Sizes,
     gamma: f64,
-    reward: Global<T>,
-    winners: Global<u32>,
-    g_ao: Global<T>,
-    sums: GlobalMut<T>,
+    reward: Slice<T>,
+    winners: Slice<u32>,
+    g_ao: Slice<T>,
+    sums: Out<'l, T>,
 ) {
-    let (states, actions, observations) = (sizes.states as usize, sizes.actions as usize, sizes.observations as usize);
-    let l = thread::index_1d() as usize;
-    if l < sizes.beliefs as usize * actions * states {
-        let j = l / (actions * states);
-        let rest = l - j * actions * states;
-        let a = rest / states;
-        let s = rest - a * states;
+    if let Some(l) = elements.element() {
+        let (n, actions, observations) = (states as usize, sizes.actions as usize, sizes.observations as usize);
+        let [j, a, s] = l.index().unravel([sizes.beliefs, sizes.actions, states]);
+        let (own, step, first) = (a * n + s, actions * n, (j * actions + a) * observations);
         let mut sum = 0.0;
-        let mut k = 0;
-        while k < observations {
-            let i = winners.get(j * actions * observations + a * observations + k) as usize;
-            let winner = i * actions * states * observations + k * actions * states + a * states + s;
-            sum += g_ao.get(winner).to_f64();
-            k += 1;
+        for (k, i) in winners.range(first..first + observations).iter().enumerate() {
+            sum += g_ao.get_clamped(i as usize * observations * step + (k * step + own)).to_f64();
         }
-        sums.set(l, T::from_f64(math::fma(gamma, sum, reward.get(a * states + s).to_f64())));
+        sums.set(&l, T::from_f64(math::fma(gamma, sum, reward.get(own).to_f64())));
     }
 }

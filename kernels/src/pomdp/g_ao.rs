@@ -10,70 +10,40 @@
 //! It reads T\[a|S| + s\] = s', O\[o|A||S| + a|S| + s'\] and Γ\[i|S| + s'\]. (The source's worked element has s = s'
 //! and writes Γ\[i|S| + s\]; its formula and all its other elements have s'.)
 
-use warpkov_device::device::{Global, GlobalMut, Real, kernel, math, thread};
+use warpkov_device::device::safe::{Len, Out, Slice, SparseRows};
+use warpkov_device::device::{Real, kernel, math};
 
 use super::model::Sizes;
-use crate::primitives::rows::Rows;
-
-/// Indices of an element.
-struct Element {
-    i: usize,
-    o: usize,
-    a: usize,
-    s: usize,
-}
-
-impl Element {
-    #[inline(always)]
-    fn of(l: usize, states: usize, actions: usize, observations: usize) -> Self {
-        let i = l / (actions * observations * states);
-        let rest = l - i * actions * observations * states;
-        let o = rest / (actions * states);
-        let rest = rest - o * actions * states;
-        let a = rest / states;
-        Self { i, o, a, s: rest - a * states }
-    }
-}
 
 /// G_AO of a deterministic process: every vector, carried back through every action and observation.
 ///
 /// - *Thread mapping*: one thread per element.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `g_ao`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
+/// | `elements` | scalar | n·Ω·A·S |
+/// | `states` | scalar | S |
 /// | `sizes` | [`Sizes`] | |
-/// | `next` | A·S | states, below S |
+/// | `next` | A·S | states |
 /// | `observation` | Ω·A·S | O(a, s', o) |
 /// | `alpha` | n·S | Γ, reward |
 /// | `g_ao` | n·Ω·A·S | reward |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        next.len() >= sizes.actions * sizes.states,
-        observation.len() >= sizes.observations * sizes.actions * sizes.states,
-        alpha.len() >= sizes.vectors * sizes.states,
-        g_ao.len() >= sizes.vectors * sizes.observations * sizes.actions * sizes.states,
-        shape.threads >= sizes.vectors * sizes.observations * sizes.actions * sizes.states,
-        shape.dimensions == 1,
-    )
-)]
-pub fn g_ao_deterministic<T: Real>(
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= elements))]
+pub fn g_ao_deterministic<'l, T: Real>(
+    elements: Len<'l, u64>,
+    states: u32,
     sizes: Sizes,
-    next: Global<u32>,
-    observation: Global<T>,
-    alpha: Global<T>,
-    g_ao: GlobalMut<T>,
+    next: Slice<u32>,
+    observation: Slice<T>,
+    alpha: Slice<T>,
+    g_ao: Out<'l, T>,
 ) {
-    let (states, actions, observations) = (sizes.states as usize, sizes.actions as usize, sizes.observations as usize);
-    let l = thread::index_1d() as usize;
-    if l < sizes.vectors as usize * observations * actions * states {
-        let Element { i, o, a, s } = Element::of(l, states, actions, observations);
-        let s_next = next.get(a * states + s) as usize;
-        let seen = observation.get(o * actions * states + a * states + s_next);
-        g_ao.set(l, seen * alpha.get(i * states + s_next));
+    if let Some(l) = elements.element() {
+        let (n, actions) = (states as usize, sizes.actions as usize);
+        let [i, o, a, s] = l.index().unravel([sizes.vectors, sizes.observations, sizes.actions, states]);
+        let s_next = next.get(a * n + s) as usize;
+        g_ao.set(&l, observation.get((o * actions + a) * n + s_next) * alpha.get(i * n + s_next));
     }
 }
 
@@ -82,46 +52,35 @@ pub fn g_ao_deterministic<T: Real>(
 /// - *Thread mapping*: one thread per element; it sums over the entries of a row of T.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `g_ao`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
+/// | `elements` | scalar | n·Ω·A·S |
+/// | `states` | scalar | S |
+/// | `rows` | scalar | S·A |
 /// | `sizes` | [`Sizes`] | |
-/// | `transitions` | S·A × S, [`Rows`] | T(s, a, s'), row s·A + a; columns below S |
+/// | `transitions` | S·A × S | T(s, a, s'), row s·A + a |
 /// | `observation` | Ω·A·S | O(a, s', o) |
 /// | `alpha` | n·S | Γ, reward |
 /// | `g_ao` | n·Ω·A·S | reward |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        transitions.holds(sizes.states * sizes.actions),
-        observation.len() >= sizes.observations * sizes.actions * sizes.states,
-        alpha.len() >= sizes.vectors * sizes.states,
-        g_ao.len() >= sizes.vectors * sizes.observations * sizes.actions * sizes.states,
-        shape.threads >= sizes.vectors * sizes.observations * sizes.actions * sizes.states,
-        shape.dimensions == 1,
-    )
-)]
-pub fn g_ao_sparse<T: Real>(
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= elements))]
+pub fn g_ao_sparse<'l, 's, 'r, T: Real>(
+    elements: Len<'l, u64>,
+    states: Len<'s>,
+    rows: Len<'r, u64>,
     sizes: Sizes,
-    transitions: Rows<T, u64>,
-    observation: Global<T>,
-    alpha: Global<T>,
-    g_ao: GlobalMut<T>,
+    transitions: SparseRows<'r, 's, T, u64>,
+    observation: Slice<T>,
+    alpha: Slice<T>,
+    g_ao: Out<'l, T>,
 ) {
-    let (states, actions, observations) = (sizes.states as usize, sizes.actions as usize, sizes.observations as usize);
-    let l = thread::index_1d() as usize;
-    if l < sizes.vectors as usize * observations * actions * states {
-        let Element { i, o, a, s } = Element::of(l, states, actions, observations);
-        let row = s * actions + a;
-        let (mut entry, end) = (transitions.ptr.get(row) as usize, transitions.ptr.get(row + 1) as usize);
+    if let Some(l) = elements.element() {
+        let (n, actions) = (states.get() as usize, sizes.actions as usize);
+        let [i, o, a, s] = l.index().unravel([sizes.vectors, sizes.observations, sizes.actions, states.get()]);
+        let (seen, alpha) = (observation.row((o * actions + a) * n, states), alpha.row(i * n, states));
         let mut sum = 0.0;
-        while entry < end {
-            let s_next = transitions.col.get(entry) as usize;
-            let seen = observation.get(o * actions * states + a * states + s_next).to_f64();
-            sum = math::fma(transitions.prob.get(entry).to_f64() * seen, alpha.get(i * states + s_next).to_f64(), sum);
-            entry += 1;
+        for (s_next, prob) in transitions.row(rows.at((s * actions + a) as u64)) {
+            sum = math::fma(prob.to_f64() * seen.get(s_next).to_f64(), alpha.get(s_next).to_f64(), sum);
         }
-        g_ao.set(l, T::from_f64(sum));
+        g_ao.set(&l, T::from_f64(sum));
     }
 }

@@ -12,61 +12,68 @@
 //! inverse exists if T(·, a) is injective and every s' has such an s. Otherwise Σₛ has several terms, or none:
 //! [`next_belief`] uses T by columns, and [`next_belief_inverse`] is the source's version.
 
-use warpkov_device::device::{Global, GlobalMut, Real, kernel, math, thread};
+use warpkov_device::device::safe::{In, In2, Len, Out, Slice, SparseRows};
+use warpkov_device::device::{Parameter, Real, kernel, math};
 
 use super::dot;
-use crate::primitives::rows::Rows;
+
+/// An action and an observation, and the place of O(a, ·, o) among the observation probabilities.
+///
+/// | field | shape | range or unit |
+/// | --- | --- | --- |
+/// | `actions` | scalar | A |
+/// | `action` | scalar | a, below A |
+/// | `seen` | scalar | o, below Ω |
+#[derive(Clone, Copy, Parameter)]
+#[parameter(requires(action < actions))]
+pub struct Branch {
+    /// A.
+    pub actions: u32,
+    /// a.
+    pub action: u32,
+    /// o.
+    pub seen: u32,
+}
+
+impl Branch {
+    /// First element of O(a, ·, o), of S elements.
+    #[inline(always)]
+    fn first(self, states: u32) -> usize {
+        (self.seen as usize * self.actions as usize + self.action as usize) * states as usize
+    }
+}
 
 /// b̂ of an action and an observation, unnormalised.
 ///
 /// - *Thread mapping*: one thread per s'; it sums over the predecessors of s'.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `next`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
 /// | `states` | scalar | S |
-/// | `actions` | scalar | A |
-/// | `action` | scalar | a, below A |
-/// | `seen` | scalar | o, below Ω |
-/// | `predecessors` | A·S × S, [`Rows`] | T(s, a, s'), row a·S + s', columns s |
+/// | `rows` | scalar | A·S |
+/// | `branch` | [`Branch`] | a, o |
+/// | `predecessors` | A·S × S | T(s, a, s'), row a·S + s', columns s |
 /// | `observation` | Ω·A·S | O(a, s', o) |
 /// | `belief`, `next` | S | probability |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        action < actions,
-        observation.len() >= (seen + 1) * actions * states,
-        predecessors.holds(actions * states),
-        belief.len() >= states,
-        next.len() >= states,
-        shape.threads >= states,
-        shape.dimensions == 1,
-    )
-)]
-pub fn next_belief<T: Real>(
-    states: u32,
-    actions: u32,
-    action: u32,
-    seen: u32,
-    predecessors: Rows<T, u64>,
-    observation: Global<T>,
-    belief: Global<T>,
-    next: GlobalMut<T>,
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= states))]
+pub fn next_belief<'s, 'r, T: Real>(
+    states: Len<'s>,
+    rows: Len<'r, u64>,
+    branch: Branch,
+    predecessors: SparseRows<'r, 's, T, u64>,
+    observation: Slice<T>,
+    belief: In<'s, T>,
+    next: Out<'s, T>,
 ) {
-    let (states, actions, a, o) = (states as usize, actions as usize, action as usize, seen as usize);
-    let l = thread::index_1d() as usize;
-    if l < states {
-        let column = a * states + l;
-        let (mut entry, end) = (predecessors.ptr.get(column) as usize, predecessors.ptr.get(column + 1) as usize);
+    if let Some(l) = states.element() {
+        let (n, s_next) = (u64::from(states.get()), l.index().get() as u64);
         let mut sum = 0.0;
-        while entry < end {
-            let before = belief.get(predecessors.col.get(entry) as usize).to_f64();
-            sum = math::fma(predecessors.prob.get(entry).to_f64(), before, sum);
-            entry += 1;
+        for (s, prob) in predecessors.row(rows.at(u64::from(branch.action) * n + s_next)) {
+            sum = math::fma(prob.to_f64(), belief.get(s).to_f64(), sum);
         }
-        next.set(l, T::from_f64(observation.get(o * actions * states + column).to_f64() * sum));
+        let seen = observation.get(branch.first(states.get()) + l.index().get());
+        next.set(&l, T::from_f64(seen.to_f64() * sum));
     }
 }
 
@@ -75,44 +82,26 @@ pub fn next_belief<T: Real>(
 /// - *Thread mapping*: one thread per s'.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `next`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
 /// | `states` | scalar | S |
-/// | `actions` | scalar | A |
-/// | `action` | scalar | a, below A |
-/// | `seen` | scalar | o, below Ω |
+/// | `branch` | [`Branch`] | a, o |
 /// | `inverse` | A·S | states, below S |
 /// | `observation` | Ω·A·S | O(a, s', o) |
 /// | `belief`, `next` | S | probability |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        action < actions,
-        observation.len() >= (seen + 1) * actions * states,
-        inverse.len() >= actions * states,
-        belief.len() >= states,
-        next.len() >= states,
-        shape.threads >= states,
-        shape.dimensions == 1,
-    )
-)]
-pub fn next_belief_inverse<T: Real>(
-    states: u32,
-    actions: u32,
-    action: u32,
-    seen: u32,
-    inverse: Global<u32>,
-    observation: Global<T>,
-    belief: Global<T>,
-    next: GlobalMut<T>,
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= states))]
+pub fn next_belief_inverse<'s, T: Real>(
+    states: Len<'s>,
+    branch: Branch,
+    inverse: Slice<u32>,
+    observation: Slice<T>,
+    belief: Slice<T>,
+    next: Out<'s, T>,
 ) {
-    let (states, actions, a, o) = (states as usize, actions as usize, action as usize, seen as usize);
-    let l = thread::index_1d() as usize;
-    if l < states {
-        let s = inverse.get(a * states + l) as usize;
-        next.set(l, observation.get(o * actions * states + a * states + l) * belief.get(s));
+    if let Some(l) = states.element() {
+        let before = inverse.get(branch.action as usize * states.get() as usize + l.index().get());
+        let seen = observation.get(branch.first(states.get()) + l.index().get());
+        next.set(&l, seen * belief.get(before as usize));
     }
 }
 
@@ -121,42 +110,24 @@ pub fn next_belief_inverse<T: Real>(
 /// - *Thread mapping*: one thread per s.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `t_ao`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
 /// | `states` | scalar | S |
-/// | `actions` | scalar | A |
-/// | `action` | scalar | a, below A |
-/// | `seen` | scalar | o, below Ω |
+/// | `branch` | [`Branch`] | a, o |
 /// | `next` | A·S | states, below S |
 /// | `observation` | Ω·A·S | O(a, s', o) |
 /// | `t_ao` | S | probability |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        action < actions,
-        observation.len() >= (seen + 1) * actions * states,
-        next.len() >= actions * states,
-        t_ao.len() >= states,
-        shape.threads >= states,
-        shape.dimensions == 1,
-    )
-)]
-pub fn t_ao_deterministic<T: Real>(
-    states: u32,
-    actions: u32,
-    action: u32,
-    seen: u32,
-    next: Global<u32>,
-    observation: Global<T>,
-    t_ao: GlobalMut<T>,
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= states))]
+pub fn t_ao_deterministic<'s, T: Real>(
+    states: Len<'s>,
+    branch: Branch,
+    next: Slice<u32>,
+    observation: Slice<T>,
+    t_ao: Out<'s, T>,
 ) {
-    let (states, actions, a, o) = (states as usize, actions as usize, action as usize, seen as usize);
-    let l = thread::index_1d() as usize;
-    if l < states {
-        let s_next = next.get(a * states + l) as usize;
-        t_ao.set(l, observation.get(o * actions * states + a * states + s_next));
+    if let Some(l) = states.element() {
+        let s_next = next.get(branch.action as usize * states.get() as usize + l.index().get());
+        t_ao.set(&l, observation.get(branch.first(states.get()) + s_next as usize));
     }
 }
 
@@ -165,49 +136,31 @@ pub fn t_ao_deterministic<T: Real>(
 /// - *Thread mapping*: one thread per s; it sums over the entries of a row of T.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `t_ao`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
 /// | `states` | scalar | S |
-/// | `actions` | scalar | A |
-/// | `action` | scalar | a, below A |
-/// | `seen` | scalar | o, below Ω |
-/// | `transitions` | S·A × S, [`Rows`] | T(s, a, s'), row s·A + a; columns below S |
+/// | `rows` | scalar | S·A |
+/// | `branch` | [`Branch`] | a, o |
+/// | `transitions` | S·A × S | T(s, a, s'), row s·A + a |
 /// | `observation` | Ω·A·S | O(a, s', o) |
 /// | `t_ao` | S | probability |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        action < actions,
-        observation.len() >= (seen + 1) * actions * states,
-        transitions.holds(states * actions),
-        t_ao.len() >= states,
-        shape.threads >= states,
-        shape.dimensions == 1,
-    )
-)]
-pub fn t_ao_sparse<T: Real>(
-    states: u32,
-    actions: u32,
-    action: u32,
-    seen: u32,
-    transitions: Rows<T, u64>,
-    observation: Global<T>,
-    t_ao: GlobalMut<T>,
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= states))]
+pub fn t_ao_sparse<'s, 'r, T: Real>(
+    states: Len<'s>,
+    rows: Len<'r, u64>,
+    branch: Branch,
+    transitions: SparseRows<'r, 's, T, u64>,
+    observation: Slice<T>,
+    t_ao: Out<'s, T>,
 ) {
-    let (states, actions, a, o) = (states as usize, actions as usize, action as usize, seen as usize);
-    let l = thread::index_1d() as usize;
-    if l < states {
-        let row = l * actions + a;
-        let (mut entry, end) = (transitions.ptr.get(row) as usize, transitions.ptr.get(row + 1) as usize);
+    if let Some(l) = states.element() {
+        let seen = observation.row(branch.first(states.get()), states);
+        let row = rows.at(l.index().get() as u64 * u64::from(branch.actions) + u64::from(branch.action));
         let mut sum = 0.0;
-        while entry < end {
-            let place = o * actions * states + a * states + transitions.col.get(entry) as usize;
-            sum = math::fma(transitions.prob.get(entry).to_f64(), observation.get(place).to_f64(), sum);
-            entry += 1;
+        for (s_next, prob) in transitions.row(row) {
+            sum = math::fma(prob.to_f64(), seen.get(s_next).to_f64(), sum);
         }
-        t_ao.set(l, T::from_f64(sum));
+        t_ao.set(&l, T::from_f64(sum));
     }
 }
 
@@ -216,28 +169,16 @@ pub fn t_ao_sparse<T: Real>(
 /// - *Thread mapping*: one thread per row; it sums over states.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `found`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
 /// | `states` | scalar | S |
 /// | `rows` | scalar | rows of M |
 /// | `x` | S | |
-/// | `m` | `rows`·S | |
+/// | `m` | `rows` × S | |
 /// | `found` | `rows` | |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        x.len() >= states,
-        m.len() >= rows * states,
-        found.len() >= rows,
-        shape.threads >= rows,
-        shape.dimensions == 1,
-    )
-)]
-pub fn products<T: Real>(states: u32, rows: u32, x: Global<T>, m: Global<T>, found: GlobalMut<T>) {
-    let l = thread::index_1d() as usize;
-    if l < rows as usize {
-        found.set(l, T::from_f64(dot(states as usize, x, 0, m, l * states as usize)));
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= rows))]
+pub fn products<'s, 'r, T: Real>(states: Len<'s>, rows: Len<'r>, x: In<'s, T>, m: In2<'r, 's, T>, found: Out<'r, T>) {
+    if let Some(row) = rows.element() {
+        found.set(&row, T::from_f64(dot(states, x, m.row(&row, states))));
     }
 }

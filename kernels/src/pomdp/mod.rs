@@ -46,32 +46,30 @@ pub mod sawtooth;
 pub mod scores;
 pub mod walk;
 
-use warpkov_device::device::{Global, Real};
+use warpkov_device::device::safe::{In, Len};
+use warpkov_device::device::{Real, math};
 
-/// Σₛ x\[x_first + s\] · y\[y_first + s\] over `states` elements, in f64 and in ascending order.
+/// Σₛ x\[s\] · y\[s\], in f64 and in ascending order.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-fn dot<T: Real>(states: usize, x: Global<T>, x_first: usize, y: Global<T>, y_first: usize) -> f64 {
+fn dot<'s, T: Real>(states: Len<'s>, x: In<'s, T>, y: In<'s, T>) -> f64 {
     let mut sum = 0.0;
-    let mut s = 0;
-    while s < states {
-        sum = warpkov_device::device::math::fma(x.get(x_first + s).to_f64(), y.get(y_first + s).to_f64(), sum);
-        s += 1;
+    for s in states.indices() {
+        sum = math::fma(x.get(s).to_f64(), y.get(s).to_f64(), sum);
     }
     sum
 }
 
-/// Index k of the largest of `count` elements of x, counted from `first`; the lowest index breaks ties.
+/// Index of the largest of n elements; the lowest index breaks ties. 0 of none.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-fn argmax<T: Real>(count: usize, x: Global<T>, first: usize) -> u32 {
-    let mut best = 0;
-    let mut k = 1;
-    while k < count {
-        if x.get(first + k) > x.get(first + best) {
-            best = k;
+fn argmax<'n, T: Real>(n: Len<'n>, x: In<'n, T>) -> u32 {
+    let Some(first) = n.index(0) else { return 0 };
+    let (mut best, mut largest) = (0, x.get(first));
+    for k in n.indices().skip(1) {
+        if x.get(k) > largest {
+            (best, largest) = (k.get() as u32, x.get(k));
         }
-        k += 1;
     }
-    best as u32
+    best
 }

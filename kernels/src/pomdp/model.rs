@@ -40,17 +40,15 @@ pub struct Model<T> {
     pub reward: Global<T>,
 }
 
-/// Dimensions of the tensors.
+/// Dimensions of the tensors, other than S.
 ///
 /// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `states`, `actions`, `observations` | scalar | S, A, Ω |
+/// | `actions`, `observations` | scalar | A, Ω |
 /// | `vectors` | scalar | n |
 /// | `beliefs` | scalar | B |
 #[derive(Clone, Copy, Parameter)]
 pub struct Sizes {
-    /// S, the number of states.
-    pub states: u32,
     /// A, the number of actions.
     pub actions: u32,
     /// Ω, the number of observations.

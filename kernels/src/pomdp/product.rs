@@ -11,6 +11,7 @@
 //!
 //! The file is one piece because both variants share the vectors, the order of scores and the winners.
 
+use warpkov_device::device::safe::{Len, Out, Slice};
 use warpkov_device::device::{DeviceCopy, Global, GlobalMut, Named, Parameter, Real, Shared};
 use warpkov_device::device::{atomic, block, copy, half, kernel, math, mma, shared, thread, warp};
 use warpkov_device::shared_array;
@@ -120,29 +121,24 @@ pub fn place_factors<T: Real, E: Factor>(
 /// - *Thread mapping*: one thread per element.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out`.
 ///
-/// *Safety*:
-///
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
+/// | `elements` | scalar | picked vectors · S |
 /// | `states` | scalar | S |
-/// | `count` | scalar | picked vectors |
-/// | `picked` | `count` | vectors, below n |
+/// | `picked` | picked vectors | vectors, below n |
 /// | `rows` | n·S | reward |
-/// | `out` | `count`·S | reward |
-#[kernel(
-    T = [f32, f64],
-    requires(
-        picked.len() >= count,
-        out.len() >= count * states,
-        shape.threads >= count * states,
-        shape.dimensions == 1,
-    )
-)]
-pub fn pick_vectors<T: Real>(states: u32, count: u32, picked: Global<u32>, rows: Global<T>, out: GlobalMut<T>) {
-    let l = thread::index_1d() as usize;
-    let states = states as usize;
-    if l < count as usize * states {
-        out.set(l, rows.get(picked.get(l / states) as usize * states + l % states));
+/// | `out` | picked vectors · S | reward |
+#[kernel(safe, T = [f32, f64], requires(shape.threads >= elements))]
+pub fn pick_vectors<'l, T: Real>(
+    elements: Len<'l, u64>,
+    states: u32,
+    picked: Slice<u32>,
+    rows: Slice<T>,
+    out: Out<'l, T>,
+) {
+    if let Some(l) = elements.element() {
+        let [k, s] = l.index().unravel([0, states]);
+        out.set(&l, rows.get(picked.get(k) as usize * states as usize + s));
     }
 }
 

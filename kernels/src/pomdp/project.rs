@@ -18,6 +18,7 @@
 //! Transitions are compressed rows s·A + a, and for [`predict`] compressed columns a·S + s'; observations are
 //! compressed rows a·S + s'; beliefs are compressed rows.
 
+use warpkov_device::device::safe::{In, Len, Out};
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, kernel, math, thread, warp};
 use warpkov_device::shared_array;
 
@@ -77,19 +78,10 @@ pub fn count_entries<T: Real>(model: Model<T>, count: u32, beliefs: Rows<T, u32>
 ///
 /// - *Thread mapping*: one thread per code.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `flags`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `codes` | scalar | B·A·Ω |
-/// | `counts` | `codes` | entries |
-/// | `flags` | `codes` | 1 or 0 |
-#[kernel(requires(counts.len() >= codes, flags.len() >= codes, shape.threads >= codes, shape.dimensions == 1))]
-pub fn flag_rows(codes: u32, counts: Global<u32>, flags: GlobalMut<u32>) {
-    let code = thread::index_1d() as usize;
-    if code < codes as usize {
-        flags.set(code, u32::from(counts.get(code) > 0));
+#[kernel(safe, requires(shape.threads >= codes))]
+pub fn flag_rows<'c>(codes: Len<'c>, counts: In<'c, u32>, flags: Out<'c, u32>) {
+    if let Some(code) = codes.element() {
+        flags.set(&code, u32::from(counts.get(&code) > 0));
     }
 }
 

@@ -5,7 +5,8 @@
 //!
 //! *Bytes*: [`dots`] reads 24n, or 16n if two of its vectors are the same buffer; [`combine`] reads 24n and writes 8n.
 
-use warpkov_device::device::{Global, GlobalMut, block, kernel, math, thread};
+use warpkov_device::device::safe::{In, Len, Out, PerBlock};
+use warpkov_device::device::{block, kernel, math};
 
 /// Threads per block of all three kernels.
 pub const THREADS: u32 = 256;
@@ -18,22 +19,11 @@ pub const MAX_BLOCKS: u32 = 1024;
 /// - *Mathematics*: yᵢ ← a·yᵢ + b·xᵢ + c·zᵢ.
 /// - *Thread mapping*: a grid-stride loop over elements.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `y`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `n` | scalar | elements |
-/// | `a`, `b`, `c` | scalar | finite |
-/// | `x`, `y`, `z` | n | `y` overlaps neither `x` nor `z` |
-#[kernel(requires(x.len() >= n, y.len() >= n, z.len() >= n, shape.dimensions == 1), block = THREADS)]
-pub fn combine(n: u64, a: f64, y: GlobalMut<f64>, b: f64, x: Global<f64>, c: f64, z: Global<f64>) {
-    let stride = thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
-    let mut i = thread::index_1d() as usize;
-    while i < n as usize {
-        let rest = math::fma(b, x.get(i), c * z.get(i));
-        y.set(i, if a == 0.0 { rest } else { math::fma(a, y.get(i), rest) });
-        i += stride;
+#[kernel(safe, block = THREADS)]
+pub fn combine<'n>(n: Len<'n, u64>, a: f64, y: Out<'n, f64>, b: f64, x: In<'n, f64>, c: f64, z: In<'n, f64>) {
+    for i in n.elements() {
+        let rest = math::fma(b, x.get(&i), c * z.get(&i));
+        y.set(&i, if a == 0.0 { rest } else { math::fma(a, y.get(&i), rest) });
     }
 }
 
@@ -42,37 +32,15 @@ pub fn combine(n: u64, a: f64, y: GlobalMut<f64>, b: f64, x: Global<f64>, c: f64
 /// - *Mathematics*: per block b, Σ xᵢyᵢ and Σ xᵢzᵢ over the elements i of the block's threads.
 /// - *Thread mapping*: a grid-stride loop over elements, then a block reduction.
 /// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes, for a fixed grid.
-/// - *Valid result in*: `parts`: elements 2b and 2b + 1 belong to block b.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `n` | scalar | elements |
-/// | `x`, `y`, `z` | n | |
-/// | `parts` | 2 × blocks | |
-#[kernel(
-    requires(
-        x.len() >= n,
-        y.len() >= n,
-        z.len() >= n,
-        parts.len() >= 2 * shape.grid,
-        shape.grid <= MAX_BLOCKS,
-        shape.dimensions == 1,
-    ),
-    block = THREADS
-)]
-pub fn dots(n: u64, x: Global<f64>, y: Global<f64>, z: Global<f64>, parts: GlobalMut<f64>) {
-    let stride = thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
-    let mut i = thread::index_1d() as usize;
-    let (mut first, mut second) = (0.0, 0.0);
-    while i < n as usize {
-        let own = x.get(i);
-        first = math::fma(own, y.get(i), first);
-        second = math::fma(own, z.get(i), second);
-        i += stride;
+/// - *Valid result in*: `parts`.
+#[kernel(safe, requires(shape.grid <= MAX_BLOCKS), block = THREADS)]
+pub fn dots<'n>(n: Len<'n, u64>, x: In<'n, f64>, y: In<'n, f64>, z: In<'n, f64>, parts: PerBlock<[f64; 2]>) {
+    let mut sums = [0.0; 2];
+    for i in n.elements() {
+        let own = x.get(&i);
+        sums = [math::fma(own, y.get(&i), sums[0]), math::fma(own, z.get(&i), sums[1])];
     }
-    write_sums(first, second, thread::block_idx_x() as usize, parts);
+    parts.set(sums.map(|sum| block::reduce(sum, 0.0, |a, b| a + b)));
 }
 
 /// Adds the partial sums of [`dots`].
@@ -80,35 +48,12 @@ pub fn dots(n: u64, x: Global<f64>, y: Global<f64>, z: Global<f64>, parts: Globa
 /// - *Mathematics*: x·y and x·z as sums over the blocks.
 /// - *Thread mapping*: thread t adds the partial sums t, t + B, … of B threads, then a block reduction.
 /// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes. *Valid result in*: `sums`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `blocks` | scalar | blocks of [`dots`] |
-/// | `parts` | 2 × `blocks` | from [`dots`] |
-/// | `sums` | 2 | x·y, x·z |
-#[kernel(requires(parts.len() >= 2 * blocks, sums.len() >= 2, shape.grid == 1, shape.dimensions == 1), block = THREADS)]
-pub fn dots_total(blocks: u32, parts: Global<f64>, sums: GlobalMut<f64>) {
-    let mut i = thread::thread_idx_x();
-    let (mut first, mut second) = (0.0, 0.0);
-    while i < blocks {
-        first += parts.get(2 * i as usize);
-        second += parts.get(2 * i as usize + 1);
-        i += thread::block_dim_x();
+#[kernel(safe, requires(shape.grid == 1), block = THREADS)]
+pub fn dots_total<'b>(blocks: Len<'b>, parts: In<'b, [f64; 2]>, sums: PerBlock<[f64; 2]>) {
+    let mut total = [0.0; 2];
+    for block in blocks.elements() {
+        let part = parts.get(&block);
+        total = [total[0] + part[0], total[1] + part[1]];
     }
-    write_sums(first, second, 0, sums);
-}
-
-/// Writes the block's sums to elements 2·`pair` and 2·`pair` + 1 of `target`.
-///
-/// *Takes part*: every thread of the block, in whole warps. *Barriers*: four.
-#[inline(always)]
-fn write_sums(first: f64, second: f64, pair: usize, target: GlobalMut<f64>) {
-    let first = block::reduce(first, 0.0, |a, b| a + b);
-    let second = block::reduce(second, 0.0, |a, b| a + b);
-    if thread::thread_idx_x() == 0 {
-        target.set(2 * pair, first);
-        target.set(2 * pair + 1, second);
-    }
+    sums.set(total.map(|sum| block::reduce(sum, 0.0, |a, b| a + b)));
 }

@@ -86,6 +86,7 @@ pub fn collectives_apart(entry: &Entry<'_>) -> Vec<String> {
             )
         }));
     }
+    let of_all_lanes = masks_of_all_lanes(entry);
     for &(line, text) in &entry.body {
         for statement in
             text.split(';').map(str::trim).filter(|statement| is_collective(statement.trim_start_matches('{').trim()))
@@ -99,16 +100,35 @@ pub fn collectives_apart(entry: &Entry<'_>) -> Vec<String> {
                     entry.name
                 ));
             }
-            let mask = statement.rsplit(',').next().unwrap_or_default().trim();
+            let mask = statement.rsplit(',').next().unwrap_or_default().split_whitespace().last().unwrap_or_default();
             let masked = ["shfl.", "vote.", "redux.", "match.", "bar.warp", "elect."];
-            let whole =
-                ["-1", "0xffffffff", "0xFFFFFFFF", "4294967295"].contains(&mask.rsplit(' ').next().unwrap_or(mask));
+            let whole = ALL_LANES.contains(&mask) || of_all_lanes.contains(mask);
             if masked.iter().any(|with| statement.contains(with)) && !whole {
                 faults.push(format!("{}: line {line} names some lanes of the warp: {statement}", entry.name));
             }
         }
     }
     faults
+}
+
+/// The mask of all lanes of a warp.
+const ALL_LANES: [&str; 4] = ["-1", "0xffffffff", "0xFFFFFFFF", "4294967295"];
+
+/// The registers that hold the mask of all lanes wherever they are written.
+fn masks_of_all_lanes<'a>(entry: &Entry<'a>) -> BTreeSet<&'a str> {
+    let (mut masks, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for statement in entry.body.iter().flat_map(|(_, text)| text.split(';').map(str::trim)) {
+        let code = statement.trim_start_matches('{').trim();
+        let unguarded = match code.strip_prefix('@') {
+            Some(guarded) => guarded.split_once(char::is_whitespace).map_or("", |(_, code)| code.trim()),
+            None => code,
+        };
+        let Some((opcode, operands)) = unguarded.split_once(char::is_whitespace) else { continue };
+        let is_mask = operands.rsplit(',').next().is_some_and(|last| ALL_LANES.contains(&last.trim()));
+        let known = if opcode.starts_with("mov.") && is_mask { &mut masks } else { &mut others };
+        known.extend(write(opcode, operands.trim(), "").into_iter().flat_map(|write| write.to));
+    }
+    &masks - &others
 }
 
 /// Whether a statement, with or without a guard, is an operation in which several threads take part.

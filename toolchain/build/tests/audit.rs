@@ -321,6 +321,33 @@ fn refuses_collective_operations_of_safe_kernels_where_threads_divide() {
     assert_one(&safe_faults("", &round), "not all threads reach line");
     assert_one(&safe_faults("", "\tshfl.sync.down.b32 %r5|%p2, %r6, 1, 31, %r7;\n\tret;"), "names some lanes");
     assert_one(&safe_faults("", "\tbarrier.sync 1, 64;\n\tret;"), "barrier for some threads");
+    // A register is the mask of all lanes if nothing else is written to it.
+    let masked = |before: &str| format!("{before}\n\tredux.sync.max.u32 %r5, %r6, %r7;\n\tret;");
+    assert_eq!(safe_faults("", &masked("\tmov.b32 \t%r7, -1;")), [""; 0]);
+    for before in ["\tmov.b32 %r7, 65535;", "\tmov.b32 %r7, -1;\n\tadd.s32 %r7, %r7, %r6;", "\t@%p1 mov.b32 %r7, %r6;"]
+    {
+        assert_one(&safe_faults("", &masked(before)), "names some lanes");
+    }
+}
+
+/// An index out of range stops the kernel for all threads: those that go on wait for nobody.
+#[test]
+fn accepts_collective_operations_behind_a_check() {
+    let checked = |end: &str| {
+        format!(
+            "{BY_THREAD}\n\t@%p1 bra $L1;\n\tbar.sync 0;\n\tshfl.sync.down.b32 %r5|%p2, %r6, 1, 31, -1;\n\tret;\n$L1:\n\t{end};"
+        )
+    };
+    assert_eq!(safe_faults("", &checked("trap")), [""; 0]);
+    assert_eq!(safe_faults("", &checked("// begin inline asm\n\ttrap;\n\t// end inline asm\n\texit")), [""; 0]);
+    assert_eq!(safe_faults("", &checked("exit")).len(), 2);
+    // A thread that may go on is waited for.
+    assert_eq!(safe_faults("", &checked("@%p3 trap;\n\tret")).len(), 2);
+    // The same in a loop, with one more round for some threads.
+    let round =
+        "$L1:\n\tsetp.gt.u32 %p4, %r1, 7;\n\t@%p4 bra $L2;\n\tbar.sync 0;\n\t@%p9 bra $L1;\n\tret;\n$L2:\n\ttrap;";
+    assert_eq!(safe_faults("", &format!("{BY_THREAD}\n{round}")), [""; 0]);
+    assert_eq!(safe_faults("", &format!("{BY_THREAD}\n{}", round.replace("%p9", "%p1"))).len(), 1);
 }
 
 /// A thread that takes the way to a `trap` ends all others, so that none waits for it.

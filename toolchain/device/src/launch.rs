@@ -7,7 +7,7 @@
 use core::fmt;
 use core::ops::{Add, Div, Mul, Range, Rem, Sub};
 
-use crate::device::DeviceCopy;
+use crate::device::{DeviceCopy, Offset};
 
 /// Extent of a grid or of a block in x, y and z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -386,6 +386,127 @@ impl<B: Buffer<u32>> IndexBuffer<B> {
     /// The buffer as a kernel argument.
     pub fn arg(&self) -> Arg {
         self.buffer.arg()
+    }
+}
+
+/// A sparse matrix in compressed rows in device memory: the argument for [`SparseRows`](crate::device::safe::SparseRows). Its upload has
+/// checked it, and nothing can write it later. The parameters are the types of its buffers: of row pointers, columns and values.
+pub struct SparseBuffer<P, C, V> {
+    ptr: P,
+    col: C,
+    value: V,
+    rows: usize,
+    columns: u32,
+}
+
+/// Why a [`SparseBuffer`] cannot be made.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SparseError<E> {
+    /// There are no row pointers.
+    #[error("a matrix has one row pointer more than rows, expected at least one")]
+    NoPointer,
+    /// A row ends before it begins.
+    #[error("row pointer {row} is {start}, and the next is {end}, expected one that is no smaller")]
+    Descending {
+        /// The row.
+        row: usize,
+        /// Its row pointer.
+        start: usize,
+        /// The next row pointer.
+        end: usize,
+    },
+    /// The last row ends behind the last entry.
+    #[error("the last row pointer is {last}, expected at most the number of entries, {entries}")]
+    TooFew {
+        /// The last row pointer.
+        last: usize,
+        /// Number of entries.
+        entries: usize,
+    },
+    /// There are not as many values as columns.
+    #[error("there are {columns} columns and {values} values, expected as many")]
+    Lengths {
+        /// Number of columns.
+        columns: usize,
+        /// Number of values.
+        values: usize,
+    },
+    /// A column is not below the number of columns.
+    #[error("the column of entry {entry} is {column}, expected a number below {columns}")]
+    Column {
+        /// The entry, from 0.
+        entry: usize,
+        /// Its column.
+        column: u32,
+        /// Number of columns.
+        columns: u32,
+    },
+    /// The upload has failed.
+    #[error(transparent)]
+    Device(#[from] E),
+}
+
+impl SparseBuffer<(), (), ()> {
+    /// A buffer that holds a copy of a matrix with `columns` columns: row r has the entries `ptr[r]..ptr[r + 1]`, each with its column and
+    /// its value.
+    ///
+    /// # Errors
+    /// `ptr` is empty, descends, or ends behind the last entry; a column is not below `columns`; there are not as many values as
+    /// columns; or the device fails.
+    #[allow(
+        clippy::new_ret_no_self,
+        clippy::type_complexity,
+        reason = "the type of the buffers follows from the device"
+    )]
+    pub fn upload<D: Device, T: DeviceCopy, O: Offset>(
+        device: &D,
+        ptr: &[O],
+        col: &[u32],
+        value: &[T],
+        columns: u32,
+    ) -> Result<SparseBuffer<D::Buffer<O>, D::Buffer<u32>, D::Buffer<T>>, SparseError<D::Error>> {
+        let last = ptr.last().ok_or(SparseError::NoPointer)?.to_usize();
+        if let Some(row) = ptr.windows(2).position(|pair| pair[0] > pair[1]) {
+            return Err(SparseError::Descending { row, start: ptr[row].to_usize(), end: ptr[row + 1].to_usize() });
+        }
+        if col.len() != value.len() {
+            return Err(SparseError::Lengths { columns: col.len(), values: value.len() });
+        }
+        if last > col.len() {
+            return Err(SparseError::TooFew { last, entries: col.len() });
+        }
+        if let Some(entry) = col.iter().position(|&column| column >= columns) {
+            return Err(SparseError::Column { entry, column: col[entry], columns });
+        }
+        let (ptr, rows) = (device.upload(ptr)?, ptr.len() - 1);
+        Ok(SparseBuffer { ptr, col: device.upload(col)?, value: device.upload(value)?, rows, columns })
+    }
+}
+
+impl<P, C, V> SparseBuffer<P, C, V> {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    pub fn columns(&self) -> u32 {
+        self.columns
+    }
+
+    /// Row pointers.
+    pub fn ptr(&self) -> &P {
+        &self.ptr
+    }
+
+    /// Column of each entry.
+    pub fn col(&self) -> &C {
+        &self.col
+    }
+
+    /// Value of each entry.
+    pub fn value(&self) -> &V {
+        &self.value
     }
 }
 

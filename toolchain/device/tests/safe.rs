@@ -1,9 +1,12 @@
 //! Safe kernels: launches without `unsafe`, whose contract follows from the lengths.
 
-use warpkov_device::device::safe::{Counters, In, In2, Indices, Len, Out, Out2, PerBlock};
-use warpkov_device::device::{Real, block, kernel};
+use warpkov_device::device::safe::{
+    Atomics, ByBlock, ByRun, ByWarp, Counters, In, In2, Indices, Len, Out, Out2, Own, PerBlock, PerThread, Slice,
+    SparseRows,
+};
+use warpkov_device::device::{Offset, Parameter, Real, atomic, block, kernel, thread, warp};
 use warpkov_device::emulator::{Emulator, EmulatorError};
-use warpkov_device::launch::{Device, Dim3, IndexBuffer, IndexError, Shape};
+use warpkov_device::launch::{Device, Dim3, IndexBuffer, IndexError, Shape, SparseBuffer};
 use warpkov_device::tile;
 
 #[kernel(safe, T = [f32, f64])]
@@ -225,4 +228,332 @@ fn reads_out_of_range_stop_the_kernel() {
     assert!(error.contains("shifted") && error.contains("tests/safe.rs"), "{error}");
     let error = message(beyond_the_tile(&device, Shape::new(1, 32), 8, &mut y));
     assert!(error.contains("beyond_the_tile") && error.contains("tests/safe.rs"), "{error}");
+}
+
+#[kernel(safe, T = [f32, f64])]
+fn swapped<'n, T: Real>(n: Len<'n, u64>, x: In<'n, [T; 2]>, y: Out<'n, [T; 2]>, z: Out<'n, [T; 3]>) {
+    let mut own = n.elements();
+    own.each_chunk(|pair: &[Own<'n>; 2]| {
+        for i in pair {
+            let [a, b] = x.get(i);
+            y.set(i, [b, a]);
+        }
+    });
+    for i in own {
+        let [a, b] = x.get(&i);
+        y.set(&i, [b, a]);
+    }
+    for i in n.elements() {
+        let [b, a] = y.get(&i);
+        z.set(&i, [a, b, a + b]);
+    }
+}
+
+/// An array is one element: the launcher counts its numbers.
+#[test]
+fn arrays_are_elements() {
+    Emulator::explore(4, |device| {
+        for (n, shape) in [(1, Shape::new(1, 32)), (70, Shape::new(1, 32)), (500, Shape::new(2, 64))] {
+            let x: Vec<f32> = (0..2 * n).map(|i| i as f32).collect();
+            let (input, mut y, mut z) = (device.upload(&x)?, device.zeros(x.len())?, device.zeros(3 * n)?);
+            swapped(device, shape, n as u64, &input, &mut y, &mut z)?;
+            let expected: Vec<f32> = x.chunks(2).flat_map(|pair| [pair[1], pair[0]]).collect();
+            assert_eq!(device.to_vec(&y)?, expected);
+            let expected: Vec<f32> = x.chunks(2).flat_map(|pair| [pair[0], pair[1], pair[0] + pair[1]]).collect();
+            assert_eq!(device.to_vec(&z)?, expected);
+        }
+        Ok::<_, EmulatorError>(())
+    })
+    .unwrap();
+    let device = Emulator::default();
+    let (x, mut y, mut z) = (device.zeros::<f64>(7).unwrap(), device.zeros(8).unwrap(), device.zeros(12).unwrap());
+    assert_eq!(
+        message(swapped(&device, Shape::new(1, 32), 4, &x, &mut y, &mut z)),
+        "kernel swapped cannot be launched: it requires x.len() >= 2 * n, and x.len() is 7, 2 * n is 8"
+    );
+}
+
+#[kernel(safe)]
+fn owners<'n, 'r, 'c>(
+    n: Len<'n>,
+    rows: Len<'r>,
+    columns: Len<'c>,
+    by_run: Out<'n, u32, ByRun<3>>,
+    by_warp: Out<'n, u32, ByWarp>,
+    by_block: Out<'n, u32, ByBlock>,
+    cells: Out2<'r, 'c, u32, ByBlock>,
+    counts: PerBlock<[u32; 2]>,
+) {
+    for i in n.run::<3>().iter().flatten() {
+        by_run.set(i, i.index().get() as u32);
+    }
+    let (mut of_warp, mut of_block) = (0, 0);
+    for i in n.warp_elements() {
+        // All lanes take part.
+        let sum = warp::reduce(1_u32, |a, b| a + b);
+        by_warp.set(&i, 100 * sum + i.index().get() as u32);
+        of_warp += 1;
+    }
+    for i in n.block_elements() {
+        let sum = block::reduce(1_u32, 0, |a, b| a + b);
+        by_block.set(&i, 100 * sum + i.index().get() as u32);
+        of_block += 1;
+    }
+    for row in rows.block_elements() {
+        thread::sync_threads();
+        for own in row.cells(columns) {
+            cells.set(&own, cells.get(&own) + 1);
+        }
+    }
+    // The first of them again.
+    if let Some(i) = n.warp_element() {
+        by_warp.set(&i, 100 * warp::reduce(1_u32, |a, b| a + b) + i.index().get() as u32);
+    }
+    if let Some(i) = n.block_element() {
+        by_block.set(&i, 100 * block::reduce(1_u32, 0, |a, b| a + b) + i.index().get() as u32);
+    }
+    counts.set([of_warp, of_block]);
+}
+
+/// Every element has one owner by each mapping, and threads meet in the loops of warps and blocks.
+#[test]
+fn mappings_give_each_element_one_owner() {
+    Emulator::explore(6, |device| {
+        for (n, rows, columns) in [(0, 1, 1), (1, 3, 70), (130, 9, 5), (190, 2, 64)] {
+            let zeros = |len: u32| device.zeros::<u32>(len as usize);
+            let (mut by_run, mut by_warp, mut by_block) = (zeros(n)?, zeros(n)?, zeros(n)?);
+            let (mut cells, mut counts) = (zeros(rows * columns)?, zeros(4)?);
+            owners(
+                device,
+                Shape::new(2, 64),
+                n,
+                rows,
+                columns,
+                &mut by_run,
+                &mut by_warp,
+                &mut by_block,
+                &mut cells,
+                &mut counts,
+            )?;
+            assert_eq!(device.to_vec(&by_run)?, (0..n).collect::<Vec<_>>());
+            assert_eq!(device.to_vec(&by_warp)?, (0..n).map(|i| 3200 + i).collect::<Vec<_>>());
+            assert_eq!(device.to_vec(&by_block)?, (0..n).map(|i| 6400 + i).collect::<Vec<_>>());
+            assert_eq!(device.to_vec(&cells)?, vec![1; (rows * columns) as usize]);
+            assert_eq!(device.to_vec(&counts)?, [n.div_ceil(4), n.div_ceil(2), (n + 1) / 4, n / 2]);
+        }
+        Ok::<_, EmulatorError>(())
+    })
+    .unwrap();
+}
+
+#[kernel(safe)]
+fn positions(out: PerThread<[u32; 2]>) {
+    out.set([thread::block_idx_y(), thread::index_in_block()]);
+    let [y, t] = out.get();
+    out.set([t, y]);
+}
+
+#[test]
+fn threads_have_elements_in_three_dimensions() {
+    let device = Emulator::default();
+    let (grid, block) = (Dim3 { x: 2, y: 2, z: 1 }, Dim3 { x: 4, y: 4, z: 2 });
+    let mut out = device.zeros(256).unwrap();
+    positions(&device, Shape::new(grid, block), &mut out).unwrap();
+    let expected: Vec<u32> = (0..128).flat_map(|i| [i % 32, i / 64]).collect();
+    assert_eq!(device.to_vec(&out).unwrap(), expected);
+    let mut short = device.zeros(255).unwrap();
+    assert_eq!(
+        message(positions(&device, Shape::new(grid, block), &mut short)),
+        "kernel positions cannot be launched: it requires out.len() >= 2 * shape.threads, and out.len() is 255, 2 * shape.threads is 256"
+    );
+}
+
+/// Numbers, and where they are.
+#[derive(Clone, Copy, Parameter)]
+#[parameter(requires(totals.len() >= 1))]
+struct Place {
+    /// Added to every index.
+    skip: u32,
+    /// The numbers.
+    x: Slice<f64>,
+    /// Their sum, and more.
+    totals: Atomics<u64>,
+}
+
+#[kernel(safe)]
+fn reads<'n>(n: Len<'n>, place: Place, kind: u32, y: Out<'n, f64>) {
+    for i in n.elements() {
+        let at = i.index().get() + place.skip as usize;
+        let value = match kind {
+            0 => place.x.get(at),
+            1 => place.x.range(at..at + 1).iter().sum(),
+            2 => place.x.row(at, n).get(&i),
+            3 => place.x.every(at, n.get() as usize, 2).sum(),
+            5 => place.x.chunk::<2>(at).iter().sum(),
+            6 => place.x.get_clamped(at),
+            _ => place.x.range(at..at - 1).iter().sum(),
+        };
+        atomic::add(place.totals.at(kind as usize % 5), 1);
+        let [first, second] = place.totals.chunk(3);
+        atomic::max(first, atomic::load(second, atomic::Ordering::Relaxed, atomic::Scope::Device));
+        y.set(&i, value);
+    }
+}
+
+/// A slice stops the kernel where a read, a range, a row or the last of several elements is not within.
+#[test]
+fn slices_check_their_accesses() {
+    let device = Emulator::default();
+    let x = device.upload(&(0..12).map(f64::from).collect::<Vec<_>>()).unwrap();
+    let mut y = device.zeros(4).unwrap();
+    let mut run = |skip: u32, kind: u32, cells: usize| {
+        let mut totals = device.zeros(cells).unwrap();
+        let place = PlaceArgs { skip, x: &x, totals: &mut totals };
+        reads(&device, Shape::new(1, 32), 4, place, kind, &mut y)?;
+        Ok::<_, EmulatorError>((device.to_vec(&y)?, device.to_vec(&totals)?))
+    };
+    assert_eq!(run(2, 0, 5).unwrap(), (vec![2.0, 3.0, 4.0, 5.0], vec![4, 0, 0, 0, 0]));
+    assert_eq!(run(8, 1, 5).unwrap(), (vec![8.0, 9.0, 10.0, 11.0], vec![0, 4, 0, 0, 0]));
+    assert_eq!(run(1, 2, 5).unwrap().0, [1.0, 3.0, 5.0, 7.0]);
+    assert_eq!(run(4, 3, 5).unwrap().0, [12.0, 14.0, 16.0, 18.0]);
+    assert_eq!(run(7, 5, 5).unwrap().0, [15.0, 17.0, 19.0, 21.0]);
+    assert_eq!(run(8, 6, 5).unwrap().0, [8.0, 9.0, 10.0, 11.0]);
+    for (skip, kind) in [
+        (9, 0),
+        (9, 1),
+        (6, 2),
+        (5, 3),
+        (3, 4),
+        (8, 5),
+        (9, 6),
+        (u32::MAX, 0),
+        (u32::MAX, 2),
+        (u32::MAX, 3),
+        (u32::MAX, 5),
+    ] {
+        let error = run(skip, kind, 5).unwrap_err().to_string();
+        assert!(error.contains("reads") && error.contains("place.x[") && error.contains("tests/safe.rs"), "{error}");
+    }
+    for (kind, cells) in [(2, 2), (0, 4)] {
+        let error = run(0, kind, cells).unwrap_err().to_string();
+        assert!(error.contains("place.totals[") && error.contains("tests/safe.rs"), "{error}");
+    }
+    assert_eq!(
+        run(0, 0, 0).unwrap_err().to_string(),
+        "kernel reads cannot be launched: it requires place.totals.len() >= 1, and place.totals.len() is 0"
+    );
+}
+
+#[kernel(safe)]
+fn prefix_sums<'n>(n: Len<'n>, x: Out<'n, u64>) {
+    let mut before = 0;
+    for own in n.rounds() {
+        let value = own.as_ref().map_or(0, |i| x.get(i));
+        let (here, sum) = block::exclusive_scan(value, 0, |a, b| a + b);
+        if let Some(i) = own {
+            x.set(&i, before + here);
+        }
+        before += sum;
+    }
+}
+
+#[kernel(safe)]
+fn digits<'n>(n: Len<'n>, x: Slice<u32>, bins: Atomics<u32>) {
+    let mut tile = tile!(digit_bins: u32; 10);
+    let found = tile.sums(|bins| {
+        for i in n.elements() {
+            bins.add(x.get(i.index().get()) % 11, 1);
+        }
+    });
+    let mut digit = thread::thread_idx_x();
+    while digit < 10 {
+        atomic::add(bins.at(digit as usize), found.get(digit));
+        digit += thread::block_dim_x();
+    }
+}
+
+#[test]
+fn rounds_and_sums_of_blocks() {
+    Emulator::explore(6, |device| {
+        for n in [0, 1, 64, 65, 200] {
+            let mut x = device.upload(&(0..n).collect::<Vec<u64>>())?;
+            prefix_sums(device, Shape::new(1, 64), n as u32, &mut x)?;
+            assert_eq!(device.to_vec(&x)?, (0..n).map(|i| i * i.saturating_sub(1) / 2).collect::<Vec<_>>());
+        }
+        let (x, mut bins) = (device.upload(&(0..99).map(|i| i % 10).collect::<Vec<u32>>())?, device.zeros(10)?);
+        digits(device, Shape::new(2, 32), 99, &x, &mut bins)?;
+        assert_eq!(device.to_vec(&bins)?, [10, 10, 10, 10, 10, 10, 10, 10, 10, 9]);
+        Ok::<_, EmulatorError>(())
+    })
+    .unwrap();
+    let device = Emulator::default();
+    let (x, mut bins) = (device.upload(&[10_u32; 8]).unwrap(), device.zeros(10).unwrap());
+    let error = message(digits(&device, Shape::new(1, 32), 8, &x, &mut bins));
+    assert!(error.contains("digits") && error.contains("tests/safe.rs"), "{error}");
+}
+
+#[kernel(safe, T = [f32, f64], O = [u32, u64])]
+fn multiply<'r, 'c, T: Real, O: Offset>(
+    rows: Len<'r>,
+    columns: Len<'c>,
+    a: SparseRows<'r, 'c, T, O>,
+    x: In<'c, T>,
+    y: Out<'r, f64>,
+) {
+    let _ = columns;
+    for i in rows.elements() {
+        let mut sum = 0.0;
+        for (j, value) in a.row(&i) {
+            sum += value.to_f64() * x.get(j).to_f64();
+        }
+        y.set(&i, sum);
+    }
+}
+
+fn products<T: Real, O: Offset>(device: &Emulator) -> Result<(), EmulatorError> {
+    let ptr: Vec<O> = [0, 2, 2, 5, 5].into_iter().map(O::from_usize).collect();
+    let value: Vec<T> = (1..=6).map(|x| T::from_f64(x.into())).collect();
+    // An entry behind the last row belongs to none.
+    let a = SparseBuffer::upload(device, &ptr, &[0, 3, 1, 1, 2, 0], &value, 4).unwrap();
+    assert_eq!((a.rows(), a.columns()), (4, 4));
+    let x = device.upload(&[10.0, 20.0, 30.0, 40.0].map(T::from_f64))?;
+    let mut y = device.zeros(4)?;
+    multiply(device, Shape::new(1, 32), 4, 4, &a, &x, &mut y)?;
+    assert_eq!(device.to_vec(&y)?, [90.0, 0.0, 290.0, 0.0]);
+    assert_eq!(
+        message(multiply(device, Shape::new(1, 32), 5, 4, &a, &x, &mut y)),
+        "kernel multiply cannot be launched: it requires a.rows() >= rows, and a.rows() is 4, rows is 5"
+    );
+    assert_eq!(
+        message(multiply(device, Shape::new(1, 32), 4, 3, &a, &x, &mut y)),
+        "kernel multiply cannot be launched: it requires a.columns() <= columns, and a.columns() is 4, columns is 3"
+    );
+    Ok(())
+}
+
+#[test]
+fn sparse_rows_are_checked_by_the_upload() {
+    Emulator::explore(4, |device| {
+        products::<f32, u32>(device)?;
+        products::<f64, u32>(device)?;
+        products::<f32, u64>(device)?;
+        products::<f64, u64>(device)
+    })
+    .unwrap();
+    let device = Emulator::default();
+    let wrong = |ptr: &[u32], col: &[u32], values: usize| {
+        SparseBuffer::upload(&device, ptr, col, &vec![0.5_f64; values], 3).err().unwrap().to_string()
+    };
+    for (ptr, col, values, expected) in [
+        (&[][..], &[][..], 0, "a matrix has one row pointer more than rows, expected at least one"),
+        (&[0, 2, 1, 2], &[0, 1], 2, "row pointer 1 is 2, and the next is 1, expected one that is no smaller"),
+        (&[0, 3], &[0, 1], 2, "the last row pointer is 3, expected at most the number of entries, 2"),
+        (&[0, 2], &[0, 1], 3, "there are 2 columns and 3 values, expected as many"),
+        (&[0, 2], &[0, 3], 2, "the column of entry 1 is 3, expected a number below 3"),
+        // Also behind the last row.
+        (&[0, 1], &[0, 3], 2, "the column of entry 1 is 3, expected a number below 3"),
+    ] {
+        assert_eq!(wrong(ptr, col, values), expected);
+    }
+    assert_eq!(SparseBuffer::upload::<_, f64, u32>(&device, &[0], &[], &[], 0).unwrap().rows(), 0);
 }

@@ -690,8 +690,7 @@ fn copy_all<T: Precise>(
     from: &AnyBuffer<T>,
     to: &mut AnyBuffer<T>,
 ) -> Result<(), DeviceError> {
-    // SAFETY: callers take both buffers from `Scratch::at_least` with `len` elements.
-    unsafe { copy(device, Shape::grid_stride(len as u64 / 4, 256), len as u32 / 4, from, to) }
+    copy(device, Shape::grid_stride(len as u64 / 4, 256), len as u32 / 4, from, to)
 }
 
 impl<T: Precise> Recursions for Batch<'_, T> {

@@ -89,8 +89,8 @@ impl<T: Precise> Launch<'_, T> {
         let listed = counts.listed.at_least(device, models * lists.count as usize * self.stride)?;
         let Trellis { alpha, gamma, pairs, parts, .. } = trellis;
         let (gamma, alpha) = (gamma.get(), alpha.get());
-        // SAFETY: `Lists` names rows of this window, which has at most `capacity` rows. `chunks` and `listed` have a row
-        // per chunk and per list of each model; the caller has sized `parts` for `splits` parts of each model.
+        // SAFETY: `Lists` names rows of this window, which has at most `capacity` rows. `chunks` has a row per chunk of each
+        // model; the caller has sized `parts` for `splits` parts of each model.
         unsafe {
             if self.variant.parts(self.sequences).is_none() {
                 let (rows, tiles) = (back.window.rows.len() as u32, stride / TILE as u32);
@@ -105,9 +105,20 @@ impl<T: Precise> Launch<'_, T> {
                 let shape = self.shape(lists.chunks, threads);
                 sum_rows(device, shape, stride, capacity, &lists.chunk, &lists.order, gamma, chunks)?;
             }
-            let shape = self.shape(lists.count, threads);
-            sum_chunks(device, shape, stride, lists.chunks, more, &lists.list, chunks, listed)
         }
+        let rows = self.count * lists.count;
+        sum_chunks(
+            device,
+            Shape::new(rows, threads),
+            rows,
+            stride,
+            lists.count,
+            lists.chunks,
+            more,
+            &lists.list,
+            chunks,
+            listed,
+        )
     }
 
     /// Launches the traceback of Viterbi's algorithm through δ, which has a row per observation of each model.

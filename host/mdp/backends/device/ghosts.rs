@@ -7,7 +7,7 @@ use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 use warpkov_runtime::gpu::Graph;
 
 use bytemuck::Pod;
-use warpkov_device::launch::{Arg, Buffer, Device, Shape};
+use warpkov_device::launch::{Arg, Buffer, Device, IndexBuffer, IndexError, Shape};
 use warpkov_kernels::mdp::ghosts::{pack, unpack};
 
 use super::sweeps::THREADS;
@@ -157,7 +157,7 @@ enum Values<T: Precise> {
 
 /// The own states that other ranks need, and the ghosts, rank by rank.
 struct Halo<T: Precise> {
-    states: AnyBuffer<u32>,
+    states: IndexBuffer<AnyBuffer<u32>>,
     ghosts: AnyBuffer<u32>,
     no_tiles: AnyBuffer<u32>,
     /// Their values.
@@ -174,6 +174,7 @@ struct Halo<T: Precise> {
 impl<T: Precise> Halo<T> {
     fn new(peers: &[Peer], device: &AnyDevice) -> Result<Self, DeviceError> {
         let states: Vec<u32> = peers.iter().flat_map(|peer| peer.sends.iter()).collect();
+        let below = states.iter().max().map_or(0, |largest| largest + 1);
         let ghosts: Vec<u32> = peers.iter().flat_map(|peer| peer.ghosts.clone()).map(|ghost| ghost as u32).collect();
         let ranges = |count: fn(&Peer) -> usize| {
             let end = peers.iter().scan(0, |end, peer| {
@@ -193,7 +194,10 @@ impl<T: Precise> Halo<T> {
             no_tiles: device.zeros(0)?,
             packed: device.zeros(states.len())?,
             received: device.zeros(ghosts.len())?,
-            states: device.upload(&states)?,
+            states: IndexBuffer::upload(device, &states, below).map_err(|error| match error {
+                IndexError::Device(error) => error,
+                IndexError::TooLarge { .. } => unreachable!("the bound is above the largest state"),
+            })?,
             ghosts: device.upload(&ghosts)?,
         })
     }
@@ -205,8 +209,7 @@ impl<T: Precise> Halo<T> {
             return Ok(());
         }
         let shape = Shape::grid_stride(count.into(), THREADS);
-        // SAFETY: `states` holds own states, which are below the length of `values`; `packed` is as long.
-        unsafe { pack(device, shape, count, &self.states, values, &mut self.packed) }
+        pack(device, shape, count, values.len() as u32, &self.states, values, &mut self.packed)
     }
 
     /// Puts received values in place of the ghosts, and marks the tiles of those that change.

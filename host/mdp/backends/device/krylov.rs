@@ -131,8 +131,7 @@ fn combined(
 ) -> Result<(), DeviceError> {
     let long = [y.len(), x.len(), z.len()];
     assert!(long == [long[0]; 3] && n <= long[0], "vectors of one element per state");
-    // SAFETY: the assertion above guarantees `n` elements or more for each vector.
-    unsafe { combine(device, Shape::grid_stride(n as u64, THREADS), n as u64, a, y, b, x, c, z) }
+    combine(device, Shape::grid_stride(n as u64, THREADS), n as u64, a, y, b, x, c, z)
 }
 
 impl<O: Offset> Linear for System<'_, O> {
@@ -181,11 +180,8 @@ impl<O: Offset> Linear for System<'_, O> {
     fn dots(&mut self, x: &Self::Vector, y: &Self::Vector, z: &Self::Vector) -> Result<(f64, f64), DeviceError> {
         let (device, blocks) = (self.projected.device(), blocks(self.states));
         self.assert_whole(&[x, y, z]);
-        // SAFETY: `assert_whole` guarantees |S| elements for each vector, and `parts` has two elements per block.
-        unsafe {
-            dots(device, Shape::new(blocks, THREADS), self.states as u64, x, y, z, &mut self.parts)?;
-            dots_total(device, Shape::new(1, THREADS), blocks, &self.parts, &mut self.sums)?;
-        }
+        dots(device, Shape::new(blocks, THREADS), self.states as u64, x, y, z, &mut self.parts)?;
+        dots_total(device, Shape::new(1, THREADS), blocks, &self.parts, &mut self.sums)?;
         let mut sums = [0.0; 2];
         device.download(&self.sums, &mut sums)?;
         self.stopped = self.projected.ranks().map_or_else(interrupt::requested, |ranks| ranks.sum(&mut sums));

@@ -5,6 +5,7 @@ use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::mdp::backup::slices::SLICE;
 use warpkov_kernels::mdp::change::{extremes_between, of_sweep};
+use warpkov_kernels::mdp::choices::CheckedChoicesArgs;
 use warpkov_kernels::mdp::evaluate::{evaluate_rows, evaluate_slices};
 use warpkov_kernels::mdp::model::IteratesArgs;
 use warpkov_kernels::mdp::project::{ProjectedArgs, copy_rows, copy_slices, count_rows, count_slices};
@@ -252,21 +253,24 @@ impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
         let per_state = Shape::cover(u64::from(*states), THREADS);
         let per_warp = Shape::cover(u64::from(*states) * 32, THREADS);
         let groups = counts.len();
-        macro_rules! launch {
-            ($count:ident, $copy:ident, $shape:expr) => {{
-                // SAFETY: `Mdp` guarantees columns below |S| and non-decreasing row pointers. `col` and `prob` have
-                // `capacity` elements, enough for any policy; `counts` and `offsets` have one element per group, plus
-                // one for `offsets`.
-                unsafe {
-                    $count(device, per_state, *states, model.choices, model.rows.ptr, policy, counts)?;
-                    exclusive_scan(device, groups, counts, offsets, scratch)?;
-                    $copy(device, $shape, *states, model, policy, ProjectedArgs { ptr: offsets, col, prob, reward })
-                }
-            }};
-        }
+        let per_slice = Shape::cover(groups as u64 * 32, THREADS);
+        let (states, row_ptr) = (*states, model.rows.ptr);
+        let choices = CheckedChoicesArgs { actions: model.choices.actions, offsets: model.choices.offsets };
         match layout {
-            PolicyLayout::Slices => launch!(count_slices, copy_slices, per_state),
-            PolicyLayout::Rows { .. } => launch!(count_rows, copy_rows, per_warp),
+            PolicyLayout::Slices => {
+                count_slices(device, per_slice, states, groups as u32, choices, row_ptr, policy, counts)?;
+            }
+            PolicyLayout::Rows { .. } => count_rows(device, per_state, states, choices, row_ptr, policy, counts)?,
+        }
+        exclusive_scan(device, groups, counts, offsets, scratch)?;
+        let projected = ProjectedArgs { ptr: offsets, col, prob, reward };
+        // SAFETY: `Mdp` guarantees columns below |S| and non-decreasing row pointers. `col` and `prob` have `capacity` elements,
+        // enough for any policy; `offsets` has one element per group and one more.
+        unsafe {
+            match layout {
+                PolicyLayout::Slices => copy_slices(device, per_state, states, model, policy, projected),
+                PolicyLayout::Rows { .. } => copy_rows(device, per_warp, states, model, policy, projected),
+            }
         }
     }
 }
@@ -340,9 +344,8 @@ impl<T: Precise, O: Offset> GreedySweeps for Projected<'_, T, O> {
             device.clear(extremes)?;
             let shape = Shape::grid_stride(u64::from(model.states), THREADS);
             if model.ranks.as_ref().is_none_or(|ranks| ranks.works()) {
-                // SAFETY: both vectors have |S| elements or more, with the ghosts. After the swap, the last sweep read
-                // `v_new` and wrote `v_old`.
-                unsafe { extremes_between(*device, shape, model.states, &model.v_new, &model.v_old, extremes)? };
+                // After the swap, the last sweep read `v_new` and wrote `v_old`.
+                extremes_between(*device, shape, model.states, &model.v_new, &model.v_old, extremes)?;
             }
             let mut keys = [0; 2];
             device.download(extremes, &mut keys)?;

@@ -249,8 +249,7 @@ impl<'d, T: Precise, O: Offset> ValueIteration<'d, T, O> {
     pub(super) fn take<U: Precise>(&mut self, other: &ValueIteration<'_, U, O>) -> Result<(), DeviceError> {
         let states = self.source.states();
         let shape = Shape::cover(u64::from(states), THREADS);
-        // SAFETY: both vectors have one element per state.
-        unsafe { convert(self.device, shape, states, &other.v_old, &mut self.v_old)? };
+        convert(self.device, shape, states, &other.v_old, &mut self.v_old)?;
         self.tiles.changed_all(self.device)
     }
 }
@@ -379,8 +378,7 @@ impl<O: Offset> Certify for ValueIteration<'_, f64, O> {
         let device = self.device;
         device.clear(&mut self.slots)?;
         let states = self.source.states();
-        // SAFETY: V has one element per state, and the slots are cleared.
-        unsafe { largest(device, Shape::grid_stride(states.into(), THREADS), states, &self.v_old, &mut self.slots)? };
+        largest(device, Shape::grid_stride(states.into(), THREADS), states, &self.v_old, &mut self.slots)?;
         let mut bits = [0];
         device.download(&self.slots, &mut bits)?;
         let largest = f64::from_bits(bits[0]);

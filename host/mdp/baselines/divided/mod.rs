@@ -58,9 +58,7 @@ impl Extremes {
         turn: Turn,
     ) -> Result<(), DeviceError> {
         let shape = Shape::grid_stride(u64::from(states), THREADS);
-        // SAFETY: callers pass `states` elements of `change`. `turn.number` is below `MAX_BATCH`, so the keys
-        // of the turn are in bounds.
-        unsafe { extremes_of_change(device, shape, states, change, self.args(turn)) }
+        extremes_of_change(device, shape, states, change, self.args(turn))
     }
 
     /// Runs turns in batches until one meets `stop` or `most` are done. The first batch has `expected` turns. The host

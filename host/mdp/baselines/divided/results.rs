@@ -1,8 +1,8 @@
 //! Result Divided Iteration: three kernels per sweep, over the entries of P, the rows and the states.
 
 use warpkov_device::device::Offset;
-use warpkov_device::launch::{Device, Shape};
-use warpkov_kernels::mdp::choices::ChoicesArgs;
+use warpkov_device::launch::{Device, IndexBuffer, IndexError, Shape};
+use warpkov_kernels::mdp::choices::CheckedChoicesArgs;
 use warpkov_kernels::mdp::result_divided::{action_values, greedy_actions, result_values, state_values};
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
@@ -24,7 +24,7 @@ pub struct ResultIteration<'d, T: Precise, O: Offset> {
     /// Row offsets of the states if the number of actions varies.
     choices: AnyBuffer<O>,
     row_ptr: AnyBuffer<O>,
-    col: AnyBuffer<u32>,
+    col: IndexBuffer<AnyBuffer<u32>>,
     prob: AnyBuffer<T>,
     /// R(s, a, s') of each entry of P.
     reward: AnyBuffer<T>,
@@ -61,7 +61,12 @@ impl<'d, T: Precise, O: Offset> ResultIteration<'d, T, O> {
             actions,
             choices,
             row_ptr: device.upload(&offsets::<O>(model.transitions().row_ptr()))?,
-            col: device.upload(model.transitions().col())?,
+            col: IndexBuffer::upload(device, model.transitions().col(), model.states()).map_err(
+                |error| match error {
+                    IndexError::Device(error) => error,
+                    wrong => unreachable!("{wrong}, and a model has no such successor"),
+                },
+            )?,
             prob: device.upload(&T::rounded(model.transitions().val()))?,
             reward: device.upload(&T::rounded(&model.transition_rewards()))?,
             action_reward: action_reward?,
@@ -107,11 +112,8 @@ impl<T: Precise, O: Offset> State for ResultIteration<'_, T, O> {
     fn policy(&mut self) -> Result<Vec<u32>, DeviceError> {
         let mut policy = self.device.zeros(self.states as usize)?;
         let shape = Shape::cover(u64::from(self.states), THREADS);
-        // SAFETY: `Mdp` guarantees non-decreasing row offsets; `q` has one element per row and `policy` one per state.
-        unsafe {
-            let choices = ChoicesArgs { actions: self.actions, offsets: &self.choices };
-            greedy_actions(self.device, shape, self.states, choices, &self.q, &mut policy)?;
-        }
+        let choices = CheckedChoicesArgs { actions: self.actions, offsets: &self.choices };
+        greedy_actions(self.device, shape, self.states, choices, &self.q, &mut policy)?;
         self.device.to_vec(&policy)
     }
 
@@ -131,19 +133,13 @@ impl<T: Precise, O: Offset> GreedySweeps for ResultIteration<'_, T, O> {
         let Self { action_reward, results, q, v, change, extremes, expected, .. } = self;
         let cover = |threads| Shape::cover(threads, THREADS);
         let done = extremes.run_until(device, stop, max_sweeps, *expected, |extremes, turn, _| {
-            // SAFETY: `Mdp` guarantees columns below |S| and non-decreasing row pointers; `new` allocated the buffers
-            // with the sizes of this model.
-            //
-            unsafe {
-                let shape = cover(*entries);
-                let told = extremes.args(turn);
-                result_values(*device, shape, *entries, col, prob, reward, *gamma, v, told, results)?;
-                let shape = cover(*rows);
-                action_values(*device, shape, *rows, row_ptr, results, action_reward, extremes.args(turn), q)?;
-                let shape = cover(u64::from(*states));
-                let choices = ChoicesArgs { actions: *actions, offsets: choices };
-                state_values(*device, shape, *states, choices, q, extremes.args(turn), v, change)?;
-            }
+            let (shape, told) = (cover(*entries), extremes.args(turn));
+            result_values(*device, shape, *entries, *states, col, prob, reward, *gamma, v, told, results)?;
+            let (shape, told) = (cover(*rows), extremes.args(turn));
+            action_values(*device, shape, *rows, row_ptr, results, action_reward, told, q)?;
+            let (shape, told) = (cover(u64::from(*states)), extremes.args(turn));
+            let choices = CheckedChoicesArgs { actions: *actions, offsets: choices };
+            state_values(*device, shape, *states, choices, q, told, v, change)?;
             extremes.take(device, *states, change, turn)
         })?;
         *expected = done.sweeps + 1;

@@ -404,8 +404,8 @@ impl<'d, T: Precise> Backups<'d, T> {
         // below |S|; buffers have an element per code.
         unsafe {
             count_entries(device, warps, self.model.args(), beliefs.count, beliefs.args(), counts)?;
-            flag_rows(device, Shape::cover(codes as u64, THREADS), codes as u32, counts, flags)?;
         }
+        flag_rows(device, Shape::cover(codes as u64, THREADS), codes as u32, counts, flags)?;
         let rows = self.compact(codes, entries)?;
         self.work.scores.cleared(device, codes)?;
         let Work { offsets, row_code, row_ptr, col, weight, winners, scores, .. } = &mut self.work;
@@ -575,8 +575,8 @@ impl<'d, T: Precise> Backups<'d, T> {
                 scores.get(),
                 values,
             )?;
-            best_action(device, Shape::cover(count as u64, THREADS), actions, beliefs.count, values, chosen)?;
         }
+        best_action(device, Shape::cover(count as u64, THREADS), actions, beliefs.count, values, chosen)?;
         Ok(rows)
     }
 

@@ -276,11 +276,9 @@ impl<T: Precise> Vectors<T> {
     pub fn pick(&mut self, device: &AnyDevice, picked: &[u32]) -> Result<(), DeviceError> {
         let count = picked.len() as u32;
         let mut kept = device.zeros(picked.len() * self.states as usize)?;
-        let shape = Shape::cover(picked.len() as u64 * u64::from(self.states), 256);
-        // SAFETY: callers pass indices below `self.count()`, and `kept` has room for `count` vectors.
-        unsafe {
-            pick_vectors(device, shape, self.states, count, &device.upload(picked)?, &self.rows.buffer, &mut kept)?
-        };
+        let elements = picked.len() as u64 * u64::from(self.states);
+        let (shape, picked) = (Shape::cover(elements, 256), device.upload(picked)?);
+        pick_vectors(device, shape, elements, self.states, &picked, &self.rows.buffer, &mut kept)?;
         if count <= self.rows.capacity / 2 {
             *self = Self::new(device, self.states)?;
             self.rows.reserve(device, count, self.states as usize)?;
@@ -313,10 +311,9 @@ impl<T: Precise> Vectors<T> {
         let mut values = vec![T::ZERO; count as usize * states];
         if count > 0 {
             let mut last = device.zeros(values.len())?;
-            let shape = Shape::cover(values.len() as u64, 256);
-            let picked = device.upload(&range.collect::<Vec<_>>())?;
-            // SAFETY: callers pass a range within `0..self.count()`, and `last` has room for its vectors.
-            unsafe { pick_vectors(device, shape, self.states, count, &picked, &self.rows.buffer, &mut last)? };
+            let elements = values.len() as u64;
+            let (shape, picked) = (Shape::cover(elements, 256), device.upload(&range.collect::<Vec<_>>())?);
+            pick_vectors(device, shape, elements, self.states, &picked, &self.rows.buffer, &mut last)?;
             device.download(&last, &mut values)?;
         }
         Ok(values.into_iter().map(T::to_f64).collect())

@@ -403,8 +403,7 @@ impl<T: Precise> Upper<T> {
         self.look_ahead(backups, beliefs, count)?;
         let (device, values) = (backups.device, backups.work.values.get());
         let (best, shape) = (self.chosen.at_least(device, count as usize)?, Shape::cover(u64::from(count), THREADS));
-        // SAFETY: `look_ahead` has written a value for each belief and action.
-        unsafe { best_action(device, shape, self.actions, count, values, best)? };
+        best_action(device, shape, self.actions, count, values, best)?;
         let mut chosen = vec![0; count as usize];
         device.download(best, &mut chosen)?;
         self.afford(device, count)?;

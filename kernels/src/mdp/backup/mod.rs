@@ -23,6 +23,7 @@ pub mod patterns;
 pub mod rows;
 pub mod slices;
 
+use warpkov_device::device::safe::{In, Len, Out};
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
 
 use super::change::{key, within};
@@ -238,25 +239,9 @@ fn is_nan<T: Real>(x: T) -> bool {
 /// - *Mathematics*: `target[s]` = `source[s]`, rounded to U.
 /// - *Thread mapping*: one thread per state.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `target`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `states` | scalar | S |
-/// | `source`, `target` | S | reward |
-#[kernel(
-    T = [f32, f64], U = [f32, f64],
-    requires(
-        source.len() >= states,
-        target.len() >= states,
-        shape.threads >= states,
-        shape.dimensions == 1,
-    )
-)]
-pub fn convert<T: Real, U: Real>(states: u32, source: Global<T>, target: GlobalMut<U>) {
-    let state = thread::index_1d() as usize;
-    if state < states as usize {
-        target.set(state, U::from_f64(source.get(state).to_f64()));
+#[kernel(safe, T = [f32, f64], U = [f32, f64], requires(shape.threads >= states))]
+pub fn convert<'s, T: Real, U: Real>(states: Len<'s>, source: In<'s, T>, target: Out<'s, U>) {
+    if let Some(s) = states.element() {
+        target.set(&s, U::from_f64(source.get(&s).to_f64()));
     }
 }

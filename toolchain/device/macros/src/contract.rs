@@ -216,7 +216,9 @@ fn extent(expr: &Expr) -> Result<Tokens> {
                 }
             }
         }
-        Expr::MethodCall(call) if (call.method == "len" || call.method == "below") && call.args.is_empty() => {
+        Expr::MethodCall(call)
+            if ["len", "below", "rows", "columns"].iter().any(|known| call.method == known) && call.args.is_empty() =>
+        {
             of(quote! { { #[allow(unused_imports)] use ::warpkov_device::launch::Buffer as _; #call } })
         }
         Expr::MethodCall(call) => {

@@ -388,9 +388,12 @@ impl<'a> Kernel<'a> {
         });
         let forbid = self.safe.then(|| quote! { #[forbid(unsafe_code)] });
         let assert = self.safe.then(|| {
+            let numbers = safe::numbers(types.iter().copied());
             quote! {
                 fn __safe<P: ::warpkov_device::device::safe::Safe>() {}
                 #(__safe::<#types>();)*
+                fn __number<E: ::warpkov_device::device::Element>() {}
+                #(__number::<#numbers>();)*
             }
         });
         let unsafety = (!self.safe).then(|| quote! { unsafe });

@@ -24,8 +24,13 @@ pub enum Role {
     /// `GlobalMut<T>`, with T.
     Write(Type),
     Scalar,
-    /// A parameter of a safe kernel.
-    Safe,
+    /// A parameter of a safe kernel: its buffers and numbers, whether the launcher borrows it mutably, and the type of the numbers in
+    /// its buffer, if its argument is one.
+    Safe {
+        leaves: usize,
+        writes: bool,
+        numbers: Option<Type>,
+    },
     /// A struct, with the path of its macro.
     Struct(Path),
 }
@@ -33,7 +38,20 @@ pub enum Role {
 impl Role {
     pub fn of(ty: &Type) -> Result<Self> {
         const SCALARS: [&str; 10] = ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64"];
-        const SAFE: [&str; 8] = ["Len", "In", "Out", "In2", "Out2", "Indices", "Counters", "PerBlock"];
+        const SAFE: [(&str, usize, bool); 12] = [
+            ("Len", 1, false),
+            ("In", 1, false),
+            ("Out", 1, true),
+            ("In2", 1, false),
+            ("Out2", 1, true),
+            ("Slice", 2, false),
+            ("SparseRows", 3, false),
+            ("Indices", 1, false),
+            ("Counters", 1, true),
+            ("Atomics", 2, true),
+            ("PerBlock", 1, true),
+            ("PerThread", 1, true),
+        ];
         const EXPECTED: &str = "expected a scalar, `Global<T>`, `GlobalMut<T>`, or a struct that derives `Parameter`";
         let error = || Error::new(ty.span(), EXPECTED);
         let Type::Path(path) = ty else { return Err(error()) };
@@ -49,8 +67,15 @@ impl Role {
             ("Global", Some(element)) => Self::Read(element),
             ("GlobalMut", Some(element)) => Self::Write(element),
             (name, None) if SCALARS.contains(&name) => Self::Scalar,
-            (name, _) if SAFE.contains(&name) && !matches!(last.arguments, PathArguments::None) => Self::Safe,
-            _ => {
+            (name, _) => {
+                let with_arguments = !matches!(last.arguments, PathArguments::None);
+                if let Some((_, leaves, writes)) = SAFE.into_iter().find(|(safe, ..)| *safe == name && with_arguments) {
+                    let numbers = match name {
+                        "Len" | "Indices" | "SparseRows" => None,
+                        _ => number_of(&last.arguments),
+                    };
+                    return Ok(Self::Safe { leaves, writes, numbers });
+                }
                 let mut path = path.path.clone();
                 path.segments.iter_mut().for_each(|segment| segment.arguments = PathArguments::None);
                 Self::Struct(path)
@@ -63,8 +88,11 @@ impl Role {
         match self {
             Self::Read(element) => quote! { &#lifetime #device::Buffer<#element> },
             Self::Write(element) => quote! { &#lifetime mut #device::Buffer<#element> },
+            // The compiler infers T from a buffer of T, but not from one of `<T as Item>::Number`.
+            Self::Safe { writes: false, numbers: Some(number), .. } => quote! { &#lifetime #device::Buffer<#number> },
+            Self::Safe { numbers: Some(number), .. } => quote! { &#lifetime mut #device::Buffer<#number> },
             Self::Scalar => quote! { #ty },
-            Self::Struct(_) | Self::Safe => {
+            Self::Struct(_) | Self::Safe { .. } => {
                 let lifetime = if lifetime.is_empty() {
                     quote! { '_ }
                 } else {
@@ -74,6 +102,16 @@ impl Role {
             }
         }
     }
+}
+
+/// The type of the numbers in a view's elements: its first type, or that in an array of it.
+fn number_of(arguments: &PathArguments) -> Option<Type> {
+    let PathArguments::AngleBracketed(arguments) = arguments else { return None };
+    arguments.args.iter().find_map(|argument| match argument {
+        GenericArgument::Type(Type::Array(array)) => Some((*array.elem).clone()),
+        GenericArgument::Type(number) => Some(number.clone()),
+        _ => None,
+    })
 }
 
 /// The tree of scalars and views in a parameter.
@@ -141,6 +179,7 @@ pub fn with_shapes(roles: &[&Role], known: Vec<Shape>, next: &Tokens, tokens: &T
             let mut known = known.into_iter();
             let shape = |role: &&Role| match role {
                 Role::Struct(_) => known.next().unwrap_or(Shape::Leaf),
+                &&Role::Safe { leaves, .. } if leaves > 1 => Shape::Struct((0..leaves).map(|_| Shape::Leaf).collect()),
                 _ => Shape::Leaf,
             };
             ShapesOf::Known(roles.iter().map(shape).collect())
@@ -321,7 +360,7 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
         });
         let holds = holds.collect::<Result<Vec<_>>>()?;
         // An argument without `&mut` can be copied.
-        let read_only = !roles.iter().any(|role| matches!(role, Role::Write(_)));
+        let read_only = !roles.iter().any(|role| matches!(role, Role::Write(_) | Role::Safe { writes: true, .. }));
         let inner = field_types.iter().zip(&roles).filter(|(_, role)| matches!(role, Role::Struct(_)));
         let inner: Vec<&Tokens> = inner.map(|(ty, _)| ty).collect();
         let predicates = clause.map(|clause| clause.predicates.iter().collect::<Vec<_>>()).unwrap_or_default();
@@ -364,10 +403,6 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
         let scalar = quote! { ::warpkov_device::device::Scalars };
         quote! {
             #[automatically_derived]
-            // SAFETY: scalars give access to no memory.
-            unsafe impl #of ::warpkov_device::device::safe::Safe for #name #arguments #clause {}
-
-            #[automatically_derived]
             impl #of #scalar for #name #arguments #clause {
                 const WORDS: usize = 0 #(+ <#types as #scalar>::WORDS)*;
 
@@ -386,12 +421,29 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
         }
     });
 
+    let may_be_safe = roles.iter().all(|role| matches!(role, Role::Scalar | Role::Safe { .. }));
+    let safe = may_be_safe.then(|| {
+        let predicates = clause.map(|clause| clause.predicates.iter().collect::<Vec<_>>()).unwrap_or_default();
+        quote! {
+            #[automatically_derived]
+            // SAFETY: each field checks its own accesses.
+            unsafe impl #of ::warpkov_device::device::safe::Safe for #name #arguments
+            where
+                #(#predicates,)*
+                #(#types: ::warpkov_device::device::safe::SafeField,)*
+            {
+            }
+        }
+    });
+
     Ok(quote! {
         #shape
 
         #definition
 
         #words
+
+        #safe
 
         #[cfg(target_arch = "nvptx64")]
         #[automatically_derived]

@@ -3,7 +3,7 @@
 use proc_macro2::{Span, TokenStream as Tokens, TokenTree};
 use quote::ToTokens;
 use syn::{
-    Error, ExprBinary, GenericArgument, GenericParam, Generics, Ident, Lifetime, PathArguments, Result, Type,
+    Error, Expr, ExprBinary, GenericArgument, GenericParam, Generics, Ident, Lifetime, PathArguments, Result, Type,
     parse_quote,
 };
 
@@ -30,20 +30,45 @@ pub fn contract(parameters: &[(&Ident, &Type)]) -> Result<Vec<Requirement>> {
         None => Err(Error::new(brand.span(), format!("no parameter is `Len<{brand}>`"))),
     };
     let mut contract: Vec<ExprBinary> = Vec::new();
-    let (mut one, mut two, mut per_block) = (false, false, Vec::new());
-    for (name, (view, brands)) in branded {
+    let (mut one, mut two, mut of_shape) = (false, false, Vec::new());
+    for ((name, (view, brands)), (_, ty)) in branded.into_iter().zip(parameters) {
         let brands = brands.iter().map(length).collect::<Result<Vec<_>>>()?;
+        // An array of K numbers is one element.
+        let numbers = |elements: Expr| -> Expr {
+            match element(ty).and_then(|element| element.numbers) {
+                Some(count) => parse_quote! { #count * #elements },
+                None => elements,
+            }
+        };
         match (view.map(Ident::to_string).as_deref(), brands.as_slice()) {
-            (Some("In" | "Out" | "Counters"), [n]) => contract.push(parse_quote! { #name.len() >= #n }),
-            (Some("In2" | "Out2"), [rows, columns]) => contract.push(parse_quote! { #name.len() >= #rows * #columns }),
+            (Some("In" | "Out" | "Counters"), [n]) => {
+                let least = numbers(parse_quote! { #n });
+                contract.push(parse_quote! { #name.len() >= #least });
+            }
+            (Some("In2" | "Out2"), [rows, columns]) => {
+                let least = numbers(parse_quote! { #rows * #columns });
+                contract.push(parse_quote! { #name.len() >= #least });
+            }
             (Some("Indices"), [n, below]) => {
                 contract.push(parse_quote! { #name.len() >= #n });
                 contract.push(parse_quote! { #name.below() <= #below });
             }
-            (Some("PerBlock"), []) => per_block.push(parse_quote! { #name.len() >= shape.grid }),
+            (Some("SparseRows"), [rows, columns]) => {
+                contract.push(parse_quote! { #name.rows() >= #rows });
+                contract.push(parse_quote! { #name.columns() <= #columns });
+            }
+            (Some("PerBlock"), []) => {
+                let least = numbers(parse_quote! { shape.grid });
+                of_shape.push(parse_quote! { #name.len() >= #least });
+            }
+            (Some("PerThread"), []) => {
+                let least = numbers(parse_quote! { shape.threads });
+                of_shape.push(parse_quote! { #name.len() >= #least });
+            }
             _ => {}
         }
-        one |= view.is_some_and(|view| view == "Out" || view == "PerBlock");
+        let of_blocks = element(ty).is_some_and(|element| element.mapped);
+        one |= view.is_some_and(|view| view == "Out" || view == "PerBlock" || view == "Out2" && of_blocks);
         two |= view.is_some_and(|view| view == "Out2");
     }
     contract.push(parse_quote! { shape.block % 32 == 0 });
@@ -53,7 +78,41 @@ pub fn contract(parameters: &[(&Ident, &Type)]) -> Result<Vec<Requirement>> {
         contract.push(parse_quote! { shape.dimensions <= 2 });
     }
     contract.push(parse_quote! { shape.overlapping == 0 });
-    Ok(contract.into_iter().chain(per_block).map(Requirement::from).collect())
+    Ok(contract.into_iter().chain(of_shape).map(Requirement::from).collect())
+}
+
+/// The elements of a view.
+struct ElementOf<'a> {
+    /// The type of the numbers.
+    number: &'a Type,
+    /// How many numbers an element has; `None` for one that is a number.
+    numbers: Option<&'a Expr>,
+    /// Whether the view names a mapping.
+    mapped: bool,
+}
+
+/// The elements of a parameter that is a view of them.
+fn element(ty: &Type) -> Option<ElementOf<'_>> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last()?;
+    let of_items = ["In", "Out", "In2", "Out2", "Counters", "PerBlock", "PerThread"];
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    let mut types = arguments.args.iter().filter_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    });
+    let (first, mapped) = (types.next()?, types.next().is_some());
+    let (number, numbers) = match first {
+        Type::Array(array) => (&*array.elem, Some(&array.len)),
+        number => (number, None),
+    };
+    of_items.iter().any(|view| last.ident == view).then_some(ElementOf { number, numbers, mapped })
+}
+
+/// The types of the numbers in the parameters' elements. The contract counts the numbers of an array by its type as it is written, so
+/// these must be numbers, and no other name of an array.
+pub fn numbers<'a>(types: impl IntoIterator<Item = &'a Type>) -> Vec<&'a Type> {
+    types.into_iter().filter_map(|ty| Some(element(ty)?.number)).collect()
 }
 
 /// Checks that no bound can make two lifetimes one: each stands for a length of its own.

@@ -53,6 +53,12 @@ struct Extent {
     name: &'static str,
 }
 
+/// The accesses of an array of `count` elements of `size` bytes each: the number of elements of one.
+#[cfg(not(target_arch = "nvptx64"))]
+fn per_access(count: usize, size: usize) -> usize {
+    [16, 8].into_iter().find(|bytes| (count * size).is_multiple_of(*bytes)).map_or(1, |bytes| (bytes / size).max(1))
+}
+
 #[cfg(not(target_arch = "nvptx64"))]
 impl Extent {
     #[track_caller]
@@ -121,11 +127,17 @@ impl Extent {
     }
 }
 
-/// Four consecutive elements, aligned for 16-byte accesses.
+/// Consecutive elements, aligned for 16-byte accesses.
 #[cfg(target_arch = "nvptx64")]
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
-struct Quad<T>([T; 4]);
+struct In16<T>(T);
+
+/// Consecutive elements, aligned for 8-byte accesses.
+#[cfg(target_arch = "nvptx64")]
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct In8<T>(T);
 
 impl<T: DeviceCopy> Global<T> {
     /// The view of the elements from `first` on. A kernel that adds `first` to every index of a loop adds it once
@@ -167,9 +179,36 @@ impl<T: DeviceCopy> Global<T> {
         }
         target! {
             // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes.
-            nvptx => unsafe { (*self.ptr.cast::<Quad<T>>().add(index)).0 },
+            nvptx => unsafe { (*self.ptr.cast::<In16<[T; 4]>>().add(index)).0 },
             // SAFETY: checked above.
             emulated => unsafe { self.ptr.add(4 * index).cast::<[T; 4]>().read_unaligned() },
+        }
+    }
+
+    /// Elements K·`index` … K·`index` + K − 1, in accesses of 16 or 8 bytes if K elements have a multiple of that size.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub(super) fn get_array<const K: usize>(self, index: usize) -> [T; K] {
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            let step = per_access(K, size_of::<T>());
+            self.extent.check(K * index, K);
+            for first in (K * index..K * index + K).step_by(step) {
+                self.extent.check_aligned(first, step * size_of::<T>());
+                self.extent.check_read_only(first, step);
+            }
+        }
+        target! {
+            // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes, and arrays have this size.
+            nvptx => unsafe {
+                match size_of::<[T; K]>() {
+                    size if size % 16 == 0 => (*self.ptr.cast::<In16<[T; K]>>().add(index)).0,
+                    size if size % 8 == 0 => (*self.ptr.cast::<In8<[T; K]>>().add(index)).0,
+                    _ => *self.ptr.cast::<[T; K]>().add(index),
+                }
+            },
+            // SAFETY: checked above.
+            emulated => unsafe { self.ptr.add(K * index).cast::<[T; K]>().read_unaligned() },
         }
     }
 
@@ -306,9 +345,63 @@ impl<T: DeviceCopy> GlobalMut<T> {
         }
         target! {
             // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes.
-            nvptx => unsafe { *self.ptr.cast::<Quad<T>>().add(index) = Quad(values) },
+            nvptx => unsafe { *self.ptr.cast::<In16<[T; 4]>>().add(index) = In16(values) },
             // SAFETY: checked above.
             emulated => unsafe { self.ptr.add(4 * index).cast::<[T; 4]>().write_unaligned(values) },
+        }
+    }
+
+    /// Elements K·`index` … K·`index` + K − 1, in accesses of 16 or 8 bytes if K elements have a multiple of that size.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub(super) fn get_array<const K: usize>(self, index: usize) -> [T; K] {
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            let step = per_access(K, size_of::<T>());
+            self.extent.check(K * index, K);
+            for first in (K * index..K * index + K).step_by(step) {
+                self.extent.check_aligned(first, step * size_of::<T>());
+                self.extent.check_access(first, step, Action::Read);
+            }
+        }
+        target! {
+            // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes, and arrays have this size.
+            nvptx => unsafe {
+                match size_of::<[T; K]>() {
+                    size if size % 16 == 0 => (*self.ptr.cast::<In16<[T; K]>>().add(index)).0,
+                    size if size % 8 == 0 => (*self.ptr.cast::<In8<[T; K]>>().add(index)).0,
+                    _ => *self.ptr.cast::<[T; K]>().add(index),
+                }
+            },
+            // SAFETY: checked above.
+            emulated => unsafe { self.ptr.add(K * index).cast::<[T; K]>().read_unaligned() },
+        }
+    }
+
+    /// Writes the elements that [`get_array`](Self::get_array) reads.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub(super) fn set_array<const K: usize>(self, index: usize, values: [T; K]) {
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            let step = per_access(K, size_of::<T>());
+            self.extent.check(K * index, K);
+            for first in (K * index..K * index + K).step_by(step) {
+                self.extent.check_aligned(first, step * size_of::<T>());
+                self.extent.check_access(first, step, Action::Write);
+            }
+        }
+        target! {
+            // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes, and arrays have this size.
+            nvptx => unsafe {
+                match size_of::<[T; K]>() {
+                    size if size % 16 == 0 => *self.ptr.cast::<In16<[T; K]>>().add(index) = In16(values),
+                    size if size % 8 == 0 => *self.ptr.cast::<In8<[T; K]>>().add(index) = In8(values),
+                    _ => *self.ptr.cast::<[T; K]>().add(index) = values,
+                }
+            },
+            // SAFETY: checked above.
+            emulated => unsafe { self.ptr.add(K * index).cast::<[T; K]>().write_unaligned(values) },
         }
     }
 

@@ -108,8 +108,7 @@ impl<'m, O: Offset> Uploaded<'m, f64, O> {
 fn shortened(device: &AnyDevice, exact: &AnyBuffer<f64>) -> Result<Option<AnyBuffer<f32>>, DeviceError> {
     let Ok(count) = u32::try_from(exact.len()) else { return Ok(None) };
     let mut found = device.zeros(exact.len())?;
-    // SAFETY: `exact` and `found` have `count` elements.
-    unsafe { convert(device, Shape::cover(count.into(), THREADS), count, exact, &mut found)? };
+    convert(device, Shape::cover(count.into(), THREADS), count, exact, &mut found)?;
     Ok(Some(found))
 }
 

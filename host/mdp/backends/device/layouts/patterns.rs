@@ -202,9 +202,7 @@ fn generate(device: &AnyDevice, grid: &GridPatterns, number: &[u16]) -> Result<A
     let (kinds, index) = (device.upload(&grid.kinds)?, device.upload(&index)?);
     let shape = Shape::grid_stride(grid.states().into(), THREADS);
     let (width, height, walled) = (grid.grid.width, grid.grid.height, u32::from(!grid.kinds.is_empty()));
-    // SAFETY: `pattern` has one element per cell. `GridPatterns` guarantees that `kinds` is empty or has one element below
-    // 4 per cell, and that `index` has `PATTERNS` elements.
-    unsafe { grid_patterns(device, shape, width, height, walled, &kinds, &index, &mut pattern)? };
+    grid_patterns(device, shape, grid.states(), width, height, walled, &kinds, &index, &mut pattern)?;
     Ok(pattern)
 }
 

@@ -1,0 +1,276 @@
+//! Buffers with a length of their own.
+
+use core::marker::PhantomData;
+use core::ops::Range;
+
+use super::index::Len;
+use super::{Count, In, Item, out_of_range};
+#[cfg(target_arch = "nvptx64")]
+use crate::device::atomic::Address;
+use crate::device::atomic::Cell;
+use crate::device::{Element, Global, GlobalMut, Word};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::emulator::thread::Atomic;
+
+/// A buffer that no thread writes, and its length. An access is checked, as in a Rust slice; that of a whole range or row is checked
+/// once. Where the check fails, the kernel stops, and the launch is an error.
+///
+/// ```
+/// use warpkov_device::device::kernel;
+/// use warpkov_device::device::safe::{Len, Out, Slice};
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// /// The sum of each row of a matrix whose rows have any lengths.
+/// #[kernel(safe)]
+/// fn sums<'n>(n: Len<'n>, first: Slice<u32>, x: Slice<f64>, y: Out<'n, f64>) {
+///     for i in n.elements() {
+///         let row = i.index().get();
+///         let (start, end) = (first.get(row) as usize, first.get(row + 1) as usize);
+///         y.set(&i, x.range(start..end).iter().sum());
+///     }
+/// }
+///
+/// let device = Emulator::default();
+/// let (first, x) = (device.upload(&[0, 2, 3])?, device.upload(&[1.0, 2.0, 4.0])?);
+/// let mut y = device.zeros(2)?;
+/// sums(&device, Shape::cover(2, 32), 2, &first, &x, &mut y)?;
+/// assert_eq!(device.to_vec(&y)?, [3.0, 4.0]);
+///
+/// let wrong = device.upload(&[0, 2, 5])?;
+/// assert!(sums(&device, Shape::cover(2, 32), 2, &wrong, &x, &mut y).is_err());
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Slice<T> {
+    pub(super) view: Global<T>,
+    pub(super) len: u64,
+}
+
+impl<T: Element> Slice<T> {
+    /// Number of elements.
+    #[inline(always)]
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are none.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The element at an index.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get(self, index: usize) -> T {
+        if index as u64 >= self.len {
+            self.beyond(index);
+        }
+        self.view.get(index)
+    }
+
+    /// The element at an index, or the last one if the index is beyond it: where an index comes from data that nobody has checked, and
+    /// loads of several rounds should be in flight. Under emulation, an index beyond the end is an error.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get_clamped(self, index: usize) -> T {
+        if self.len == 0 || (cfg!(not(target_arch = "nvptx64")) && index as u64 >= self.len) {
+            self.beyond(index);
+        }
+        self.view.get((index as u64).min(self.len - 1) as usize)
+    }
+
+    /// The K elements from `first` on.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn chunk<const K: usize>(self, first: usize) -> [T; K] {
+        if K as u64 > self.len || first as u64 > self.len - K as u64 {
+            self.beyond(first.saturating_add(K).saturating_sub(1));
+        }
+        core::array::from_fn(|k| self.view.get(first + k))
+    }
+
+    /// The elements of a range.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn range(self, Range { start, end }: Range<usize>) -> Self {
+        if start > end || end as u64 > self.len {
+            self.beyond(end.wrapping_sub(1));
+        }
+        Self { view: self.view.skip(start), len: (end - start) as u64 }
+    }
+
+    /// The n elements from `first` on, for indices below n.
+    ///
+    /// ```
+    /// use warpkov_device::device::kernel;
+    /// use warpkov_device::device::safe::{In, Len, Out, Slice};
+    /// use warpkov_device::emulator::Emulator;
+    /// use warpkov_device::launch::{Device, Shape};
+    ///
+    /// /// The product of a matrix and a vector. The loop over columns has no check.
+    /// #[kernel(safe)]
+    /// fn multiply<'r, 'c>(rows: Len<'r>, columns: Len<'c>, a: Slice<f64>, x: In<'c, f64>, y: Out<'r, f64>) {
+    ///     for i in rows.elements() {
+    ///         let row = a.row(i.index().get() * columns.get() as usize, columns);
+    ///         let mut sum = 0.0;
+    ///         for j in columns.indices() {
+    ///             sum += row.get(j) * x.get(j);
+    ///         }
+    ///         y.set(&i, sum);
+    ///     }
+    /// }
+    ///
+    /// let device = Emulator::default();
+    /// let (a, x) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.upload(&[10.0, 1.0])?);
+    /// let mut y = device.zeros(2)?;
+    /// multiply(&device, Shape::cover(2, 32), 2, 2, &a, &x, &mut y)?;
+    /// assert_eq!(device.to_vec(&y)?, [12.0, 34.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn row<'n, N: Count>(self, first: usize, len: Len<'n, N>) -> In<'n, T>
+    where
+        T: Item<Number = T>,
+    {
+        let n = len.get().to_u64();
+        if n > self.len || first as u64 > self.len - n {
+            self.beyond(first.saturating_add(n as usize).saturating_sub(1));
+        }
+        In { view: self.view.skip(first), brand: PhantomData }
+    }
+
+    /// All elements, in order.
+    #[inline(always)]
+    pub fn iter(self) -> impl Iterator<Item = T> {
+        (0..self.len as usize).map(move |index| self.view.get(index))
+    }
+
+    /// `count` elements: that at `first`, and those at each further distance `stride`.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn every(self, first: usize, stride: usize, count: usize) -> impl Iterator<Item = T> {
+        if count > 0 {
+            // The product of two numbers of 64 bits may not fit.
+            let last = (count as u64 - 1).checked_mul(stride as u64).and_then(|last| last.checked_add(first as u64));
+            if last.is_none_or(|last| last >= self.len) {
+                self.beyond(last.unwrap_or(u64::MAX) as usize);
+            }
+        }
+        (0..count).map(move |k| self.view.get(first + k * stride))
+    }
+
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn beyond(self, index: usize) -> ! {
+        target! {
+            nvptx => out_of_range("", index as u64, self.len),
+            emulated => out_of_range(self.view.first_place().array, index as u64, self.len),
+        }
+    }
+}
+
+/// Numbers that all threads access by [atomic](crate::device::atomic) operations only, and how many there are.
+///
+/// ```
+/// use warpkov_device::device::safe::{Atomics, In, Len};
+/// use warpkov_device::device::{atomic, kernel};
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// /// The sum and the largest of x.
+/// #[kernel(safe)]
+/// fn sum_and_max<'n>(n: Len<'n>, x: In<'n, u32>, found: Atomics<u32>) {
+///     for i in n.elements() {
+///         atomic::add(found.at(0), x.get(&i));
+///         atomic::max(found.at(1), x.get(&i));
+///     }
+/// }
+///
+/// let device = Emulator::default();
+/// let (x, mut found) = (device.upload(&[3, 9, 4])?, device.zeros(2)?);
+/// sum_and_max(&device, Shape::cover(3, 32), 3, &x, &mut found)?;
+/// assert_eq!(device.to_vec(&found)?, [16, 9]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Atomics<T> {
+    pub(super) view: GlobalMut<T>,
+    pub(super) len: u64,
+}
+
+/// A number of [`Atomics`]: the first argument of the functions of [`atomic`](crate::device::atomic).
+#[derive(Clone, Copy)]
+pub struct AtomicCell<T> {
+    cell: (GlobalMut<T>, usize),
+}
+
+impl<T: Word> Atomics<T> {
+    /// Number of numbers.
+    #[inline(always)]
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are none.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The number at an index, which must be below their number: otherwise the kernel stops, and the launch is an error.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn at(self, index: usize) -> AtomicCell<T> {
+        if index as u64 >= self.len {
+            self.beyond(index);
+        }
+        AtomicCell { cell: (self.view, index) }
+    }
+
+    /// The K numbers from `first` on, which must all be below their number.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn chunk<const K: usize>(self, first: usize) -> [AtomicCell<T>; K] {
+        if K as u64 > self.len || first as u64 > self.len - K as u64 {
+            self.beyond(first.saturating_add(K).saturating_sub(1));
+        }
+        core::array::from_fn(|k| AtomicCell { cell: (self.view, first + k) })
+    }
+
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn beyond(self, index: usize) -> ! {
+        target! {
+            nvptx => out_of_range("", index as u64, self.len),
+            emulated => out_of_range(self.view.first_place().array, index as u64, self.len),
+        }
+    }
+}
+
+impl<T: Word> Cell<T> for AtomicCell<T> {
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn address(&self) -> Address {
+        self.cell.address()
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    fn update(&self, atomic: Atomic, update: impl Fn(T) -> T) -> T {
+        self.cell.update(atomic, update)
+    }
+}

@@ -1,0 +1,123 @@
+//! Arrays in shared memory that the threads of a block fill, or add to, and then read.
+
+use super::out_of_range;
+use crate::device::atomic::{AtomicNumber, Ordering, Scope};
+use crate::device::{Element, Shared, thread};
+
+/// An array in the block's shared memory, which its threads fill and then read: see [`tile!`](crate::tile).
+pub struct Tile<T> {
+    array: Shared<T>,
+    len: u32,
+}
+
+/// A filled [`Tile`].
+pub struct Filled<'t, T> {
+    tile: &'t Tile<T>,
+}
+
+/// A [`Tile`] to which all threads of the block add: see [`Tile::sums`].
+pub struct Sums<'t, T> {
+    tile: &'t Tile<T>,
+}
+
+impl<T: Element> Tile<T> {
+    /// For [`tile!`](crate::tile).
+    #[doc(hidden)]
+    #[inline(always)]
+    #[must_use]
+    pub fn of_array(array: Shared<T>, len: u32) -> Self {
+        Self { array, len }
+    }
+
+    /// Writes `value(i)` to each element i: the threads of the block take turns. Then all threads may read all elements.
+    ///
+    /// *Takes part*: every thread of the block. *Barriers*: two, before and after the writes.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn fill(&mut self, mut value: impl FnMut(u32) -> T) -> Filled<'_, T> {
+        // Threads may still read what the tile holds.
+        thread::sync_threads();
+        let mut i = thread::index_in_block();
+        while i < self.len {
+            self.array.set(i, value(i));
+            i += thread::block_size();
+        }
+        thread::sync_threads();
+        Filled { tile: self }
+    }
+
+    /// Sets all elements to 0; then the threads add to them, as `add` says. Then all threads may read all elements.
+    ///
+    /// *Takes part*: every thread of the block. *Barriers*: three.
+    ///
+    /// ```
+    /// use warpkov_device::device::kernel;
+    /// use warpkov_device::device::safe::{In, Len, PerBlock};
+    /// use warpkov_device::emulator::Emulator;
+    /// use warpkov_device::launch::{Device, Shape};
+    /// use warpkov_device::tile;
+    ///
+    /// /// For each block, how many of its elements are even, and how many odd.
+    /// #[kernel(safe)]
+    /// fn parities<'n>(n: Len<'n>, x: In<'n, u32>, counts: PerBlock<[u32; 2]>) {
+    ///     let mut tile = tile!(parity_counts: u32; 2);
+    ///     let found = tile.sums(|counts| {
+    ///         for i in n.elements() {
+    ///             counts.add(x.get(&i) % 2, 1);
+    ///         }
+    ///     });
+    ///     counts.set([found.get(0), found.get(1)]);
+    /// }
+    ///
+    /// let device = Emulator::default();
+    /// let (x, mut counts) = (device.upload(&(0..99).collect::<Vec<u32>>())?, device.zeros(2)?);
+    /// parities(&device, Shape::new(1, 64), 99, &x, &mut counts)?;
+    /// assert_eq!(device.to_vec(&counts)?, [50, 49]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn sums(&mut self, add: impl FnOnce(Sums<'_, T>)) -> Filled<'_, T>
+    where
+        T: AtomicNumber,
+    {
+        self.fill(|_| T::from_raw(0));
+        add(Sums { tile: self });
+        thread::sync_threads();
+        Filled { tile: self }
+    }
+}
+
+impl<T: AtomicNumber> Sums<'_, T> {
+    /// Adds to element `i`, which must be one of the tile: otherwise the kernel stops, and the launch is an error.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn add(&self, i: u32, value: T) {
+        if i >= self.tile.len {
+            out_of_range("tile", i.into(), self.tile.len.into());
+        }
+        T::fetch_add((self.tile.array, i), value, Ordering::Relaxed, Scope::Block);
+    }
+}
+
+impl<T: Element> Filled<'_, T> {
+    /// Element `i`, which must be one of the tile: otherwise the kernel stops, and the launch is an error.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get(&self, i: u32) -> T {
+        match i < self.tile.len {
+            true => self.tile.array.get(i),
+            false => out_of_range("tile", i.into(), self.tile.len.into()),
+        }
+    }
+}
+
+/// An array in shared memory that the threads of a block fill and read: `let mut tile = tile!(tile: f32; 256);`. The name must differ
+/// from that of all other arrays of the crate. See [`Tile`](crate::device::safe::Tile).
+#[macro_export]
+macro_rules! tile {
+    ($name:ident: $ty:ty; $len:literal) => {
+        $crate::device::safe::Tile::<$ty>::of_array($crate::shared_array!(@named "tile_", $name: $ty; $len), $len)
+    };
+}

@@ -1,0 +1,295 @@
+//! Buffers whose lengths are those of the brands, and results of blocks and threads.
+
+use core::marker::PhantomData;
+
+use super::index::{ByBlock, ByThread, Cell, Index, Len, Mapping, OneThread, Own, OwnCell};
+use super::{Brand, Brands, Count};
+use crate::device::atomic::{self, AtomicNumber};
+use crate::device::{DeviceCopy, Element, Global, GlobalMut, Word, thread};
+
+/// An element of a buffer of a safe kernel: a number, or an array of K consecutive numbers.
+///
+/// A buffer of n arrays has K · n numbers; the launcher's argument is the buffer of numbers. An array is one access as far as its size
+/// allows, of 16 or 8 bytes.
+///
+/// ```
+/// use warpkov_device::device::kernel;
+/// use warpkov_device::device::safe::{In, Len, Out};
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// /// Products of complex numbers.
+/// #[kernel(safe)]
+/// fn multiply<'n>(n: Len<'n>, x: In<'n, [f32; 2]>, y: In<'n, [f32; 2]>, z: Out<'n, [f32; 2]>) {
+///     for i in n.elements() {
+///         let ([a, b], [c, d]) = (x.get(&i), y.get(&i));
+///         z.set(&i, [a * c - b * d, a * d + b * c]);
+///     }
+/// }
+///
+/// let device = Emulator::default();
+/// let (x, y) = (device.upload(&[0.0, 1.0, 2.0, 1.0])?, device.upload(&[0.0, 1.0, 3.0, 0.0])?);
+/// let mut z = device.zeros(4)?;
+/// multiply(&device, Shape::cover(2, 32), 2, &x, &y, &mut z)?;
+/// assert_eq!(device.to_vec(&z)?, [-1.0, 0.0, 6.0, 3.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
+pub trait Item: Copy {
+    /// The type of its numbers, which is that of the launcher's buffer.
+    type Number: DeviceCopy;
+    /// How many numbers it has.
+    const COUNT: usize;
+
+    #[doc(hidden)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn read(view: Global<Self::Number>, index: usize) -> Self;
+
+    #[doc(hidden)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn read_back(view: GlobalMut<Self::Number>, index: usize) -> Self;
+
+    #[doc(hidden)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn write(view: GlobalMut<Self::Number>, index: usize, value: Self);
+}
+
+impl<T: Element> Item for T {
+    type Number = T;
+    const COUNT: usize = 1;
+
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn read(view: Global<T>, index: usize) -> T {
+        view.get(index)
+    }
+
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn read_back(view: GlobalMut<T>, index: usize) -> T {
+        view.get(index)
+    }
+
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn write(view: GlobalMut<T>, index: usize, value: T) {
+        view.set(index, value);
+    }
+}
+
+impl<T: Element, const K: usize> Item for [T; K] {
+    type Number = T;
+    const COUNT: usize = K;
+
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn read(view: Global<T>, index: usize) -> Self {
+        view.get_array(index)
+    }
+
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn read_back(view: GlobalMut<T>, index: usize) -> Self {
+        view.get_array(index)
+    }
+
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn write(view: GlobalMut<T>, index: usize, value: Self) {
+        view.set_array(index, value);
+    }
+}
+
+/// A buffer of at least n elements, which no thread writes.
+#[derive(Clone, Copy)]
+pub struct In<'n, T: Item> {
+    pub(super) view: Global<T::Number>,
+    pub(super) brand: Brand<'n>,
+}
+
+/// A buffer of at least n elements, each of which one thread owns, or one warp or block, as the [`Mapping`] says.
+#[derive(Clone, Copy)]
+pub struct Out<'n, T: Item, M: Mapping = ByThread> {
+    pub(super) view: GlobalMut<T::Number>,
+    pub(super) brand: PhantomData<(Brand<'n>, M)>,
+}
+
+/// A buffer of at least `rows` · `columns` elements, which no thread writes.
+#[derive(Clone, Copy)]
+pub struct In2<'r, 'c, T: Item> {
+    pub(super) view: Global<T::Number>,
+    pub(super) brand: Brands<'r, 'c>,
+}
+
+/// A buffer of at least `rows` · `columns` elements, each of which one thread owns.
+#[derive(Clone, Copy)]
+pub struct Out2<'r, 'c, T: Item, M: Mapping = ByThread> {
+    pub(super) view: GlobalMut<T::Number>,
+    pub(super) brand: PhantomData<(Brands<'r, 'c>, M)>,
+}
+
+/// n indices below m.
+#[derive(Clone, Copy)]
+pub struct Indices<'n, 'm> {
+    pub(super) view: Global<u32>,
+    pub(super) brand: Brands<'n, 'm>,
+}
+
+/// n numbers, to which all threads add.
+#[derive(Clone, Copy)]
+pub struct Counters<'n, T> {
+    pub(super) view: GlobalMut<T>,
+    pub(super) brand: Brand<'n>,
+}
+
+/// An element of each block of the grid.
+#[derive(Clone, Copy)]
+pub struct PerBlock<T: Item> {
+    pub(super) view: GlobalMut<T::Number>,
+}
+
+/// An element of each thread of the grid, in one to three dimensions. The elements of a block are consecutive, in the order of
+/// [`index_in_block`](thread::index_in_block).
+#[derive(Clone, Copy)]
+pub struct PerThread<T: Item> {
+    pub(super) view: GlobalMut<T::Number>,
+}
+
+impl<'n, T: Item> In<'n, T> {
+    /// The element at an index.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get(self, index: impl Into<Index<'n>>) -> T {
+        T::read(self.view, index.into().at)
+    }
+
+    /// The number at an index, read once: see [`Global::get_streaming`].
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get_streaming(self, index: impl Into<Index<'n>>) -> T
+    where
+        T: Word,
+        T: Item<Number = T>,
+    {
+        self.view.get_streaming(index.into().at)
+    }
+}
+
+impl<'n, T: Item, M: Mapping> Out<'n, T, M> {
+    /// Writes the element that this thread owns, or its warp or block: then the value is that of the owner's first thread.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn set(self, own: &Own<'n, M>, value: T) {
+        if M::writes() {
+            T::write(self.view, own.index().at, value);
+        }
+    }
+}
+
+impl<'n, T: Item, M: OneThread> Out<'n, T, M> {
+    /// The element that this thread owns.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get(self, own: &Own<'n, M>) -> T {
+        T::read_back(self.view, own.index().at)
+    }
+}
+
+impl<'r, 'c, T: Item> In2<'r, 'c, T> {
+    /// The element of a cell.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get(self, cell: impl Into<Cell<'r, 'c>>) -> T {
+        T::read(self.view, cell.into().at)
+    }
+
+    /// The elements of a row.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn row<N: Count>(self, row: impl Into<Index<'r>>, columns: Len<'c, N>) -> In<'c, T> {
+        let first = row.into().at * columns.get().to_u64() as usize;
+        In { view: self.view.skip(T::COUNT * first), brand: PhantomData }
+    }
+}
+
+macro_rules! cells_of_threads {
+    ($($mapping:ty)*) => {$(
+        impl<'r, 'c, T: Item> Out2<'r, 'c, T, $mapping> {
+            /// The element that this thread owns.
+            #[inline(always)]
+            #[must_use]
+            #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+            pub fn get(self, own: &OwnCell<'r, 'c, $mapping>) -> T {
+                T::read_back(self.view, own.cell.at)
+            }
+
+            /// Writes the element that this thread owns.
+            #[inline(always)]
+            #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+            pub fn set(self, own: &OwnCell<'r, 'c, $mapping>, value: T) {
+                T::write(self.view, own.cell.at, value);
+            }
+        }
+    )*};
+}
+cells_of_threads!(ByThread ByBlock);
+
+impl<'n, 'm> Indices<'n, 'm> {
+    /// The index at an index.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get(self, index: impl Into<Index<'n>>) -> Index<'m> {
+        Index::below(self.view.get(index.into().at) as usize)
+    }
+}
+
+impl<'n, T: AtomicNumber> Counters<'n, T> {
+    /// Adds to the number at an index, at any time and from any thread. The sums of integers are deterministic.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn add(self, index: impl Into<Index<'n>>, value: T) {
+        atomic::add((self.view, index.into().at), value);
+    }
+}
+
+impl<T: Item> PerBlock<T> {
+    /// Writes the block's element: the value of its first thread.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn set(self, value: T) {
+        if thread::thread_idx_x() == 0 {
+            T::write(self.view, thread::block_idx_x() as usize, value);
+        }
+    }
+}
+
+/// The thread's index in a grid of one to three dimensions.
+#[inline(always)]
+fn index_in_grid() -> usize {
+    let block = thread::block_idx_x() as usize
+        + thread::grid_dim_x() as usize
+            * (thread::block_idx_y() as usize + thread::grid_dim_y() as usize * thread::block_idx_z() as usize);
+    block * thread::block_size() as usize + thread::index_in_block() as usize
+}
+
+impl<T: Item> PerThread<T> {
+    /// The thread's element.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get(self) -> T {
+        T::read_back(self.view, index_in_grid())
+    }
+
+    /// Writes the thread's element.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn set(self, value: T) {
+        T::write(self.view, index_in_grid(), value);
+    }
+}
