@@ -247,7 +247,29 @@ pub fn fail(file: &'static str, line: u32, format: &'static str, values: Option<
         Some(values) => gpu::send(FAILED, file, line, format, values),
         None => gpu::send(FAILED_PLAINLY, file, line, format, &[]),
     }
-    // Inlined, so that the audit of the PTX sees that this way ends the kernel. SAFETY: the instruction ends it.
+    trap()
+}
+
+/// Ends the kernel: an index is not below a length.
+#[doc(hidden)]
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+pub fn beyond(place: &'static core::panic::Location<'static>, index: u64, length: u64) -> ! {
+    #[cold]
+    #[inline(never)]
+    fn send(place: &'static core::panic::Location<'static>, index: u64, length: u64) {
+        gpu::send(FAILED, place.file(), place.line(), "index {} is not below {}", &[index.value(), length.value()]);
+    }
+
+    send(place, index, length);
+    trap()
+}
+
+/// Ends the kernel. Inlined, so that the audit of the PTX sees that a way ends here.
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+fn trap() -> ! {
+    // SAFETY: the instruction ends the kernel.
     unsafe { core::arch::asm!("trap;", options(noreturn)) }
 }
 

@@ -225,7 +225,7 @@ impl<'n, N: Count> Len<'n, N> {
     /// `i`, which must be below n: otherwise the kernel stops, and the launch is an error.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn at(self, i: u64) -> Index<'n> {
         match self.index(i) {
             Some(index) => index,

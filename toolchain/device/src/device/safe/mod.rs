@@ -84,10 +84,10 @@ type Brands<'n, 'm> = PhantomData<(Brand<'n>, Brand<'m>)>;
 
 /// Stops the kernel: index `i` of `_array` is not below `n`.
 #[cfg(target_arch = "nvptx64")]
-#[cold]
-fn out_of_range(_array: &'static str, _: u64, _: u64) -> ! {
-    // SAFETY: the instruction ends the kernel.
-    unsafe { core::arch::asm!("trap;", options(noreturn)) }
+#[inline(always)]
+#[track_caller]
+fn out_of_range(_array: &'static str, i: u64, n: u64) -> ! {
+    crate::print::beyond(core::panic::Location::caller(), i, n)
 }
 
 /// Stops the kernel: index `i` of `array` is not below `n`.

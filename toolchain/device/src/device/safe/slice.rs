@@ -65,7 +65,7 @@ impl<T: Element> Slice<T> {
     /// The element at an index.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn get(self, index: usize) -> T {
         if index as u64 >= self.len {
             self.beyond(index);
@@ -77,7 +77,7 @@ impl<T: Element> Slice<T> {
     /// loads of several rounds should be in flight. Under emulation, an index beyond the end is an error.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn get_clamped(self, index: usize) -> T {
         if self.len == 0 || (cfg!(not(target_arch = "nvptx64")) && index as u64 >= self.len) {
             self.beyond(index);
@@ -88,7 +88,7 @@ impl<T: Element> Slice<T> {
     /// The K elements from `first` on.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn chunk<const K: usize>(self, first: usize) -> [T; K] {
         if K as u64 > self.len || first as u64 > self.len - K as u64 {
             self.beyond(first.saturating_add(K).saturating_sub(1));
@@ -99,7 +99,7 @@ impl<T: Element> Slice<T> {
     /// The elements of a range.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn range(self, Range { start, end }: Range<usize>) -> Self {
         if start > end || end as u64 > self.len {
             self.beyond(end.wrapping_sub(1));
@@ -137,7 +137,7 @@ impl<T: Element> Slice<T> {
     /// ```
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn row<'n, N: Count>(self, first: usize, len: Len<'n, N>) -> In<'n, T>
     where
         T: Item<Number = T>,
@@ -157,7 +157,7 @@ impl<T: Element> Slice<T> {
 
     /// `count` elements: that at `first`, and those at each further distance `stride`.
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn every(self, first: usize, stride: usize, count: usize) -> impl Iterator<Item = T> {
         if count > 0 {
             // The product of two numbers of 64 bits may not fit.
@@ -170,7 +170,7 @@ impl<T: Element> Slice<T> {
     }
 
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     fn beyond(self, index: usize) -> ! {
         target! {
             nvptx => out_of_range("", index as u64, self.len),
@@ -232,7 +232,7 @@ impl<T: Word> Atomics<T> {
     /// The number at an index, which must be below their number: otherwise the kernel stops, and the launch is an error.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn at(self, index: usize) -> AtomicCell<T> {
         if index as u64 >= self.len {
             self.beyond(index);
@@ -243,7 +243,7 @@ impl<T: Word> Atomics<T> {
     /// The K numbers from `first` on, which must all be below their number.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn chunk<const K: usize>(self, first: usize) -> [AtomicCell<T>; K] {
         if K as u64 > self.len || first as u64 > self.len - K as u64 {
             self.beyond(first.saturating_add(K).saturating_sub(1));
@@ -252,7 +252,7 @@ impl<T: Word> Atomics<T> {
     }
 
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     fn beyond(self, index: usize) -> ! {
         target! {
             nvptx => out_of_range("", index as u64, self.len),

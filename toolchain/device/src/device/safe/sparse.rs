@@ -50,7 +50,7 @@ pub struct SparseRows<'r, 'c, T, O> {
 impl<'r, 'c, T: Element, O: Offset> SparseRows<'r, 'c, T, O> {
     /// The entries of a row: column and value of each.
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn row(self, row: impl Into<Index<'r>>) -> impl Iterator<Item = (Index<'c>, T)> {
         let row = row.into().get();
         let (first, end) = (self.ptr.get(row).to_usize(), self.ptr.get(row + 1).to_usize());

@@ -33,7 +33,7 @@ impl<T: Element> Tile<T> {
     ///
     /// *Takes part*: every thread of the block. *Barriers*: two, before and after the writes.
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn fill(&mut self, mut value: impl FnMut(u32) -> T) -> Filled<'_, T> {
         // Threads may still read what the tile holds.
         thread::sync_threads();
@@ -76,7 +76,7 @@ impl<T: Element> Tile<T> {
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
     /// ```
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn sums(&mut self, add: impl FnOnce(Sums<'_, T>)) -> Filled<'_, T>
     where
         T: AtomicNumber,
@@ -91,7 +91,7 @@ impl<T: Element> Tile<T> {
 impl<T: AtomicNumber> Sums<'_, T> {
     /// Adds to element `i`, which must be one of the tile: otherwise the kernel stops, and the launch is an error.
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn add(&self, i: u32, value: T) {
         if i >= self.tile.len {
             out_of_range("tile", i.into(), self.tile.len.into());
@@ -104,7 +104,7 @@ impl<T: Element> Filled<'_, T> {
     /// Element `i`, which must be one of the tile: otherwise the kernel stops, and the launch is an error.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn get(&self, i: u32) -> T {
         match i < self.tile.len {
             true => self.tile.array.get(i),

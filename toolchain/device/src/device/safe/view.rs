@@ -41,15 +41,15 @@ pub trait Item: Copy {
     const COUNT: usize;
 
     #[doc(hidden)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     fn read(view: Global<Self::Number>, index: usize) -> Self;
 
     #[doc(hidden)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     fn read_back(view: GlobalMut<Self::Number>, index: usize) -> Self;
 
     #[doc(hidden)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     fn write(view: GlobalMut<Self::Number>, index: usize, value: Self);
 }
 
@@ -58,19 +58,19 @@ impl<T: Element> Item for T {
     const COUNT: usize = 1;
 
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     fn read(view: Global<T>, index: usize) -> T {
         view.get(index)
     }
 
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     fn read_back(view: GlobalMut<T>, index: usize) -> T {
         view.get(index)
     }
 
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     fn write(view: GlobalMut<T>, index: usize, value: T) {
         view.set(index, value);
     }
@@ -81,19 +81,19 @@ impl<T: Element, const K: usize> Item for [T; K] {
     const COUNT: usize = K;
 
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     fn read(view: Global<T>, index: usize) -> Self {
         view.get_array(index)
     }
 
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     fn read_back(view: GlobalMut<T>, index: usize) -> Self {
         view.get_array(index)
     }
 
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     fn write(view: GlobalMut<T>, index: usize, value: Self) {
         view.set_array(index, value);
     }
@@ -158,7 +158,7 @@ impl<'n, T: Item> In<'n, T> {
     /// The element at an index.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn get(self, index: impl Into<Index<'n>>) -> T {
         T::read(self.view, index.into().at)
     }
@@ -166,7 +166,7 @@ impl<'n, T: Item> In<'n, T> {
     /// The number at an index, read once: see [`Global::get_streaming`].
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn get_streaming(self, index: impl Into<Index<'n>>) -> T
     where
         T: Word,
@@ -179,7 +179,7 @@ impl<'n, T: Item> In<'n, T> {
 impl<'n, T: Item, M: Mapping> Out<'n, T, M> {
     /// Writes the element that this thread owns, or its warp or block: then the value is that of the owner's first thread.
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn set(self, own: &Own<'n, M>, value: T) {
         if M::writes() {
             T::write(self.view, own.index().at, value);
@@ -191,7 +191,7 @@ impl<'n, T: Item, M: OneThread> Out<'n, T, M> {
     /// The element that this thread owns.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn get(self, own: &Own<'n, M>) -> T {
         T::read_back(self.view, own.index().at)
     }
@@ -201,7 +201,7 @@ impl<'r, 'c, T: Item> In2<'r, 'c, T> {
     /// The element of a cell.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn get(self, cell: impl Into<Cell<'r, 'c>>) -> T {
         T::read(self.view, cell.into().at)
     }
@@ -209,7 +209,7 @@ impl<'r, 'c, T: Item> In2<'r, 'c, T> {
     /// The elements of a row.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn row<N: Count>(self, row: impl Into<Index<'r>>, columns: Len<'c, N>) -> In<'c, T> {
         let first = row.into().at * columns.get().to_u64() as usize;
         In { view: self.view.skip(T::COUNT * first), brand: PhantomData }
@@ -222,14 +222,14 @@ macro_rules! cells_of_threads {
             /// The element that this thread owns.
             #[inline(always)]
             #[must_use]
-            #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+            #[track_caller]
             pub fn get(self, own: &OwnCell<'r, 'c, $mapping>) -> T {
                 T::read_back(self.view, own.cell.at)
             }
 
             /// Writes the element that this thread owns.
             #[inline(always)]
-            #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+            #[track_caller]
             pub fn set(self, own: &OwnCell<'r, 'c, $mapping>, value: T) {
                 T::write(self.view, own.cell.at, value);
             }
@@ -242,7 +242,7 @@ impl<'n, 'm> Indices<'n, 'm> {
     /// The index at an index.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn get(self, index: impl Into<Index<'n>>) -> Index<'m> {
         Index::below(self.view.get(index.into().at) as usize)
     }
@@ -251,7 +251,7 @@ impl<'n, 'm> Indices<'n, 'm> {
 impl<'n, T: AtomicNumber> Counters<'n, T> {
     /// Adds to the number at an index, at any time and from any thread. The sums of integers are deterministic.
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn add(self, index: impl Into<Index<'n>>, value: T) {
         atomic::add((self.view, index.into().at), value);
     }
@@ -260,7 +260,7 @@ impl<'n, T: AtomicNumber> Counters<'n, T> {
 impl<T: Item> PerBlock<T> {
     /// Writes the block's element: the value of its first thread.
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn set(self, value: T) {
         if thread::thread_idx_x() == 0 {
             T::write(self.view, thread::block_idx_x() as usize, value);
@@ -281,14 +281,14 @@ impl<T: Item> PerThread<T> {
     /// The thread's element.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn get(self) -> T {
         T::read_back(self.view, index_in_grid())
     }
 
     /// Writes the thread's element.
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    #[track_caller]
     pub fn set(self, value: T) {
         T::write(self.view, index_in_grid(), value);
     }
