@@ -39,5 +39,28 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
         // SAFETY: as above.
         #[cfg(not(target_arch = "nvptx64"))]
         unsafe impl ::warpkov_device::device::bytemuck::Pod for #name {}
+        impl ::warpkov_device::device::safe::Single for #name {}
+        impl ::warpkov_device::device::safe::Item for #name {
+            type Number = Self;
+            const COUNT: usize = 1;
+
+            #[inline(always)]
+            #[track_caller]
+            fn read(view: ::warpkov_device::device::Global<Self>, index: usize) -> Self {
+                view.get(index)
+            }
+
+            #[inline(always)]
+            #[track_caller]
+            fn read_back(view: ::warpkov_device::device::GlobalMut<Self>, index: usize) -> Self {
+                view.get(index)
+            }
+
+            #[inline(always)]
+            #[track_caller]
+            fn write(view: ::warpkov_device::device::GlobalMut<Self>, index: usize, value: Self) {
+                view.set(index, value);
+            }
+        }
     })
 }

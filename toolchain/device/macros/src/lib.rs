@@ -392,7 +392,7 @@ impl<'a> Kernel<'a> {
             quote! {
                 fn __safe<P: ::warpkov_device::device::safe::Safe>() {}
                 #(__safe::<#types>();)*
-                fn __number<E: ::warpkov_device::device::Element>() {}
+                fn __number<E: ::warpkov_device::device::safe::Single>() {}
                 #(__number::<#numbers>();)*
             }
         });

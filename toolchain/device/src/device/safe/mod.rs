@@ -43,7 +43,7 @@
 //! | [`PerBlock<T>`](PerBlock), [`PerThread<T>`](PerThread) | `&mut D::Buffer<T>` | one result of each block, or thread |
 //! | a scalar, a struct | the scalar, the struct | scalars, `Slice`s and `Atomics` |
 //!
-//! T is a number, or an array of K consecutive numbers: see [`Item`]. Who owns an element is a [`Mapping`]: a thread ([`ByThread`], by
+//! T is a number, an array of K consecutive numbers, or a struct: see [`Item`]. Who owns an element is a [`Mapping`]: a thread ([`ByThread`], by
 //! default), a thread with a run of elements ([`ByRun`]), a warp ([`ByWarp`]) or a block ([`ByBlock`]).
 //!
 //! The functions of [`warp`](super::warp) and [`block`](super::block) may be called where all threads meet: `warpkov-build` refuses a
@@ -64,6 +64,8 @@ pub use index::{
 pub use slice::{AtomicCell, Atomics, Slice};
 pub use sparse::SparseRows;
 pub use tile::{Filled, Sums, Tile};
+#[doc(hidden)]
+pub use view::Single;
 pub use view::{Counters, In, In2, Indices, Item, Out, Out2, PerBlock, PerThread};
 
 #[cfg(target_arch = "nvptx64")]

@@ -76,6 +76,11 @@ impl<T: Element> Item for T {
     }
 }
 
+/// An [`Item`] that is its own number: a number, or a struct that [derives](derive@crate::device::DeviceCopy) it.
+#[doc(hidden)]
+pub trait Single: Item<Number = Self> {}
+impl<T: Element> Single for T {}
+
 impl<T: Element, const K: usize> Item for [T; K] {
     type Number = T;
     const COUNT: usize = K;
