@@ -422,3 +422,14 @@ pub fn library_structs<'n>(n: Len<'n>, particles: In<'n, Particle>, moved: Out<'
         moved.set(&own, Particle { at: [x + 1.0, y + mass], mass, number, charge: charge.wrapping_add(1) });
     }
 }
+
+/// y\[i\] = x\[i + `by`\], which stops where that is beyond x.
+///
+/// - *Thread mapping*: a grid-stride loop over elements.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `y`.
+#[kernel(safe)]
+pub fn library_shifted<'n>(n: Len<'n>, by: u32, x: In<'n, u32>, y: Out<'n, u32>) {
+    for own in n.elements() {
+        y.set(&own, x.get(n.at(own.index().get() as u64 + u64::from(by))));
+    }
+}

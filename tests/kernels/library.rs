@@ -1,13 +1,13 @@
 //! The device library, function by function, against references of the host.
 
+use libtest_mimic::Failed;
 use warpkov::runtime::Precise;
 use warpkov_device::device::half::{Bf16, Bf16x2, E4m3, E5m2, F16, F16x2};
 use warpkov_device::device::{Named, Real, Word};
 use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_device::print::captured;
 use warpkov_kernels::library;
-use warpkov_runtime::device::{AnyDevice, DeviceError};
-use warpkov_runtime::gpu::CudaError;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use crate::check::same;
 use crate::random::Random;
@@ -26,6 +26,7 @@ pub fn add(suite: &mut Suite) {
     suite.add("library_messages::f32", messages::<f32>);
     suite.add("library_messages::f64", messages::<f64>);
     suite.add("library_assertion", assertion);
+    suite.add("library_shifted", shifted);
     suite.add("library_structs", structs);
 }
 
@@ -279,41 +280,63 @@ fn messages<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     same("y", &device.to_vec(&y)?, &roots)
 }
 
-/// The error of a failed assertion. It ends the use of a GPU by the process: there, another process runs the case.
+/// The error of a failed assertion.
 fn assertion(device: &AnyDevice, _: usize) -> Outcome {
-    const ALONE: &str = "WARPKOV_TEST_ASSERTION";
-    if let AnyDevice::Gpu(gpu) = device
-        && std::env::var_os(ALONE).is_none()
-    {
-        let name = format!("cuda:{}::library_assertion", gpu.ordinal());
-        let mut child = std::process::Command::new(std::env::current_exe()?);
-        let run = child.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").output()?;
-        let said = String::from_utf8_lossy(&run.stdout);
-        return match run.status.success() && said.contains("1 passed") {
-            true => Ok(()),
-            false => Err(format!("{said}{}", String::from_utf8_lossy(&run.stderr)).into()),
-        };
-    }
+    let Some(()) = alone(device, "library_assertion")? else { return Ok(()) };
     let mut y = device.zeros::<u32>(100)?;
     library::library_assertion(device, Shape::new(1, 96), 96, &mut y)?;
     same("y", &device.to_vec(&y)?, &[[4560; 32].as_slice(), &[0; 68]].concat())?;
     let failed = library::library_assertion(device, Shape::new(2, 64), 100, &mut y).and_then(|()| device.synchronize());
-    let text = failed.as_ref().err().map(ToString::to_string).unwrap_or_default();
     let condition = "assertion failed: thread::index_1d() < u64::from(n.get())";
-    let place = match &failed {
-        Err(DeviceError::Gpu(CudaError::Assertion { failed, .. })) if (36..64).contains(&failed.thread.x) => {
-            "kernel `library_assertion`, block (1, 0, 0), thread ("
-        }
-        // The emulator runs the threads of a block in another order in each trial.
-        _ => "kernel library_assertion, block (1, 0, 0), thread ",
-    };
-    if !text.starts_with(place) || !text.contains(condition) || !text.contains("library.rs:") {
-        return Err(format!("found {text:?}, expected {place:?} and {condition:?}").into());
+    stopped(device, failed, "library_assertion, block (1, 0, 0), thread ", &[condition, "library.rs:"])?;
+    goes_on(device, &y)
+}
+
+/// The error of an index beyond a length.
+fn shifted(device: &AnyDevice, _: usize) -> Outcome {
+    let Some(()) = alone(device, "library_shifted")? else { return Ok(()) };
+    let x: Vec<u32> = (0..64).collect();
+    let (dx, mut y) = (device.upload(&x)?, device.zeros::<u32>(64)?);
+    library::library_shifted(device, Shape::new(1, 64), 64, 0, &dx, &mut y)?;
+    same("y", &device.to_vec(&y)?, &x)?;
+    let failed =
+        library::library_shifted(device, Shape::new(2, 32), 64, 1, &dx, &mut y).and_then(|()| device.synchronize());
+    let text = if matches!(device, AnyDevice::Gpu(_)) { "index 64 is not below 64, at line" } else { "library.rs:" };
+    stopped(device, failed, "library_shifted, block (1, 0, 0), thread ", &[text])?;
+    goes_on(device, &y)
+}
+
+/// A kernel that stops ends the use of a GPU by the process: there, another process runs the case, and this one has nothing more to do.
+fn alone(device: &AnyDevice, case: &str) -> Result<Option<()>, Failed> {
+    const ALONE: &str = "WARPKOV_TEST_ALONE";
+    let AnyDevice::Gpu(gpu) = device else { return Ok(Some(())) };
+    if std::env::var_os(ALONE).is_some() {
+        return Ok(Some(()));
     }
-    // Later operations on a GPU fail, too; the emulator goes on.
-    let later = device.to_vec(&y);
-    match (device, later) {
-        (AnyDevice::Gpu(_), Ok(_)) => Err("the GPU goes on after a failed assertion".into()),
+    let name = format!("cuda:{}::{case}", gpu.ordinal());
+    let mut child = std::process::Command::new(std::env::current_exe()?);
+    let run = child.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").output()?;
+    let said = String::from_utf8_lossy(&run.stdout);
+    match run.status.success() && said.contains("1 passed") {
+        true => Ok(None),
+        false => Err(format!("{said}{}", String::from_utf8_lossy(&run.stderr)).into()),
+    }
+}
+
+/// Checks the error of a kernel that has stopped: the kernel and the place of the thread, and parts of the text.
+fn stopped(device: &AnyDevice, outcome: Result<(), DeviceError>, place: &str, parts: &[&str]) -> Outcome {
+    let text = outcome.err().map(|error| error.to_string()).unwrap_or_default().replace('`', "");
+    let place = format!("kernel {place}{}", if matches!(device, AnyDevice::Gpu(_)) { "(" } else { "" });
+    match text.starts_with(&place) && parts.iter().all(|part| text.contains(part)) {
+        true => Ok(()),
+        false => Err(format!("found {text:?}, expected {place:?} and {parts:?}").into()),
+    }
+}
+
+/// Operations after a kernel has stopped fail on a GPU; the emulator goes on.
+fn goes_on(device: &AnyDevice, buffer: &AnyBuffer<u32>) -> Outcome {
+    match (device, device.to_vec(buffer)) {
+        (AnyDevice::Gpu(_), Ok(_)) => Err("the GPU goes on after a kernel has stopped".into()),
         (AnyDevice::Emulated(_), Err(error)) => Err(error.into()),
         _ => Ok(()),
     }

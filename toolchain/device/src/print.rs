@@ -229,6 +229,8 @@ const VALUE: usize = 3;
 const LINE: u32 = 0;
 const FAILED: u32 = 1;
 const FAILED_PLAINLY: u32 = 2;
+/// An index that is not below a length, without texts: the two are the values.
+const BEYOND: u32 = 3;
 
 /// Prints a line: for [`device_println!`](crate::device_println).
 #[doc(hidden)]
@@ -254,14 +256,8 @@ pub fn fail(file: &'static str, line: u32, format: &'static str, values: Option<
 #[doc(hidden)]
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
-pub fn beyond(place: &'static core::panic::Location<'static>, index: u64, length: u64) -> ! {
-    #[cold]
-    #[inline(never)]
-    fn send(place: &'static core::panic::Location<'static>, index: u64, length: u64) {
-        gpu::send(FAILED, place.file(), place.line(), "index {} is not below {}", &[index.value(), length.value()]);
-    }
-
-    send(place, index, length);
+pub fn beyond(line: u32, index: u64, length: u64) -> ! {
+    gpu::send_beyond(line, index, length);
     trap()
 }
 
@@ -277,7 +273,7 @@ fn trap() -> ! {
 mod gpu {
     use core::arch::{asm, global_asm};
 
-    use super::{HEAD, LINE, VALUE, Value};
+    use super::{BEYOND, HEAD, LINE, UNSIGNED, VALUE, Value};
     use crate::device::thread;
 
     // What the host writes when it loads a kernel: the address of the memory for messages, its words, the address of two counters, and the
@@ -291,6 +287,53 @@ mod gpu {
         // SAFETY: the variable has four elements.
         unsafe { asm!("ld.volatile.global.u64 {}, [warpkov_print+{}];", out(reg64) value, const N, options(nostack)) };
         value
+    }
+
+    /// Puts an index and the length that it is not below into the memory for messages. This function is in every kernel that checks an
+    /// index, and has no texts so that it needs few registers.
+    #[cold]
+    #[inline(never)]
+    pub fn send_beyond(line: u32, index: u64, length: u64) {
+        const COUNT: u64 = (HEAD + 2 * VALUE) as u64;
+
+        let start: u64;
+        // SAFETY: as in `send`.
+        let words = unsafe {
+            let counters = place::<16>();
+            if counters == 0 {
+                return;
+            }
+            asm!("atom.relaxed.gpu.add.u64 {}, [{}], {};", out(reg64) start, in(reg64) counters, in(reg64) COUNT, options(nostack));
+            if start + COUNT > place::<8>() {
+                return;
+            }
+            (place::<0>() as *mut u32).add(start as usize)
+        };
+        // SAFETY: `at` is below `COUNT`.
+        let put = |at: usize, word: u32| unsafe { words.add(at).write_volatile(word) };
+        put(1, place::<24>() as u32);
+        put(2, BEYOND);
+        put(3, line);
+        put(4, thread::block_idx_x());
+        put(5, thread::block_idx_y());
+        put(6, thread::block_idx_z());
+        put(7, thread::thread_idx_x());
+        put(8, thread::thread_idx_y());
+        put(9, thread::thread_idx_z());
+        put(10, 0);
+        put(11, 0);
+        put(12, 2);
+        put(HEAD, UNSIGNED | 8 << 8);
+        put(HEAD + 1, index as u32);
+        put(HEAD + 2, (index >> 32) as u32);
+        put(HEAD + 3, UNSIGNED | 8 << 8);
+        put(HEAD + 4, length as u32);
+        put(HEAD + 5, (length >> 32) as u32);
+        // SAFETY: fences access no memory. The host reads the message once its first word is not 0; the kernel ends next.
+        unsafe { asm!("fence.acq_rel.sys;", options(nostack)) };
+        put(0, COUNT as u32);
+        // SAFETY: as above.
+        unsafe { asm!("fence.acq_rel.sys;", options(nostack)) };
     }
 
     /// Puts a message into the memory for messages.
@@ -377,7 +420,7 @@ mod host {
     use std::io::Write as _;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use super::{BOOL, CHAR, F32, F64, FAILED, FAILED_PLAINLY, HEAD, LINE, SIGNED, VALUE, Value};
+    use super::{BEYOND, BOOL, CHAR, F32, F64, FAILED, FAILED_PLAINLY, HEAD, LINE, SIGNED, VALUE, Value};
     use crate::emulator::fault::{self, Kind};
     use crate::launch::Dim3;
 
@@ -437,7 +480,7 @@ mod host {
         pub block: Dim3,
         /// Index of the thread in the block.
         pub thread: Dim3,
-        /// Source file.
+        /// Source file; empty for an index of a safe kernel, which names its line only.
         pub file: String,
         /// Line in the file.
         pub line: u32,
@@ -449,12 +492,11 @@ mod host {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             let Self { block, thread, file, line, message, .. } = self;
             let triple = |at: &Dim3| format!("({}, {}, {})", at.x, at.y, at.z);
-            write!(
-                f,
-                "block {}, thread {}: assertion failed: {message}, at {file}:{line}",
-                triple(block),
-                triple(thread)
-            )
+            write!(f, "block {}, thread {}: ", triple(block), triple(thread))?;
+            match file.as_str() {
+                "" => write!(f, "{message}, at line {line}"),
+                file => write!(f, "assertion failed: {message}, at {file}:{line}"),
+            }
         }
     }
 
@@ -466,7 +508,7 @@ mod host {
         while let Some(message) = Message::next(words, *read) {
             *read += message.0.len();
             match message.0[2] {
-                FAILED | FAILED_PLAINLY => failed = failed.or_else(|| Some(message.failed())),
+                FAILED | FAILED_PLAINLY | BEYOND => failed = failed.or_else(|| Some(message.failed())),
                 LINE => show(&message.text()),
                 _ => {}
             }
@@ -510,7 +552,11 @@ mod host {
 
         fn text(&self) -> String {
             let (_, format, values) = self.parts();
-            if self.0[2] == FAILED_PLAINLY { format } else { formatted(&format, &values) }
+            match self.0[2] {
+                FAILED_PLAINLY => format,
+                BEYOND => formatted("index {} is not below {}", &values),
+                _ => formatted(&format, &values),
+            }
         }
 
         fn failed(&self) -> Failed {
@@ -773,6 +819,9 @@ mod tests {
         assert_eq!((failed.kernel, read), (3, next));
         send(&words, &mut next, FAILED_PLAINLY, ("src/k.rs", "matches!(i, A { .. })"), &[]);
         assert_eq!(receive(&words, &mut read).unwrap().message, "matches!(i, A { .. })");
+        send(&words, &mut next, BEYOND, ("", ""), &[9_u64.value(), 8_u64.value()]);
+        let failed = receive(&words, &mut read).unwrap().to_string();
+        assert_eq!(failed, "block (1, 2, 0), thread (31, 0, 5): index 9 is not below 8, at line 17");
         // What is no message is left alone.
         for word in [1, 13, 5000] {
             words[next].store(word, Ordering::Relaxed);

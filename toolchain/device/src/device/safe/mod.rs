@@ -89,7 +89,7 @@ type Brands<'n, 'm> = PhantomData<(Brand<'n>, Brand<'m>)>;
 #[inline(always)]
 #[track_caller]
 fn out_of_range(_array: &'static str, i: u64, n: u64) -> ! {
-    crate::print::beyond(core::panic::Location::caller(), i, n)
+    crate::print::beyond(core::panic::Location::caller().line(), i, n)
 }
 
 /// Stops the kernel: index `i` of `array` is not below `n`.
