@@ -154,6 +154,27 @@ pub struct PerBlock<T: Item> {
 
 /// An element of each thread of the grid, in one to three dimensions. The elements of a block are consecutive, in the order of
 /// [`index_in_block`](thread::index_in_block).
+///
+/// ```
+/// use warpkov_device::device::safe::{PerBlock, PerThread};
+/// use warpkov_device::device::{block, kernel, thread};
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// /// The index of each thread in its block, and the sum of them.
+/// #[kernel(safe)]
+/// fn number(indices: PerThread<u32>, sums: PerBlock<u32>) {
+///     indices.set(thread::index_in_block());
+///     sums.set(block::reduce(indices.get(), 0, |a, b| a + b));
+/// }
+///
+/// let device = Emulator::default();
+/// let (mut indices, mut sums) = (device.zeros(64)?, device.zeros(2)?);
+/// number(&device, Shape::new(2, 32), &mut indices, &mut sums)?;
+/// assert_eq!(device.to_vec(&indices)?[30..34], [30, 31, 0, 1]);
+/// assert_eq!(device.to_vec(&sums)?, [496, 496]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct PerThread<T: Item> {
     pub(super) view: GlobalMut<T::Number>,
