@@ -258,7 +258,7 @@ fn messages<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut y = device.zeros(n)?;
     let expected = (0..n).step_by(every).map(|i| {
         let x = x[i].to_f64();
-        let (narrow, minus, low, large) = (x as f32, -x, -(i as i16), i > 5);
+        let (narrow, minus, low, large) = (x as f32, -x, (i as i16).wrapping_neg(), i > 5);
         format!("{i:>6} {i:#06x} {narrow:?} {x:.3} {minus:+e} {low:<4}| {large} {:?} {{}}", 'ß')
     });
     let mut expected: Vec<_> = expected.flat_map(|line| [line, "no values".to_owned()]).collect();
