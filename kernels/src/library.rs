@@ -373,7 +373,7 @@ pub fn library_messages<'n, T: Real>(n: Len<'n>, every: u32, x: In<'n, T>, y: Ou
                 x.to_f64() as f32,
                 x.to_f64(),
                 -x.to_f64(),
-                (i as i16).wrapping_neg(),
+                -(i as i16),
                 i > 5,
                 'ß'
             );
