@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`model`], [`sequences`] | validated models and observations |
 //! | [`backend`] | the trait [`Recursions`](backend::Recursions): forward, backward, Viterbi and expected counts |
-//! | [`mod@cpu`], [`device`] | its implementations on the CPU and on a GPU or the emulator |
+//! | [`backends`] | its implementations on the CPU and on a GPU or the emulator |
 //! | [`place`] | the choice of a backend, and its checks |
 //! | [`ambiguous`] | the recursions over symbols of which only a set is known |
 //! | [`divided`] | the recursions on several ranks |
