@@ -2,7 +2,7 @@
 //! V\*.
 //!
 //! The [solvers](solve) keep a lower bound (alpha vectors) and an upper bound (sawtooth points) on V\*. They run over a
-//! narrow [backend], whose implementations are the [CPU](cpu) and a [device].
+//! narrow [backend], whose implementations are the [CPU](backends::cpu) and a [device](backends::device).
 
 pub mod alpha;
 pub mod backend;
