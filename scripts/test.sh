@@ -39,4 +39,10 @@ code=0
 wait "$beside" || code=$?
 cat "$log"
 ((code == 0))
+# The newest compiler for the kernels comes last, because the next build compiles them again by its own.
+if command -v apt-get >/dev/null; then
+    WARPKOV_DEVICE_RUSTC=$(scripts/newest-rustc.sh)
+    export WARPKOV_DEVICE_RUSTC
+    step scripts/ptx-report.sh
+fi
 printf '\n== all: %d s\n' "$SECONDS" >&2
