@@ -21,16 +21,19 @@ restore() {
     file=
 }
 trap restore EXIT
+for name in "$@"; do
+    [[ " ${edits[*]%% *} " == *" $name "* ]] || { echo "there is no edit $name, expected ${edits[*]%% *}" >&2; exit 2; }
+done
 for edit in "${edits[@]}"; do
     read -r name path arguments <<<"$edit"
     [[ $# == 0 || " $* " == *" $name "* ]] || continue
     read -ra arguments <<<"$arguments"
-    cargo "${arguments[@]}" --quiet 2>/dev/null
+    cargo "${arguments[@]}" --quiet
     file=$path
     cp "$file" "$saved"
     printf '\n#[doc(hidden)]\npub fn edited_by_loop() -> u32 {\n    %d\n}\n' "$RANDOM" >>"$file"
     start=$EPOCHREALTIME
-    cargo "${arguments[@]}" --quiet 2>/dev/null
+    cargo "${arguments[@]}" --quiet
     end=$EPOCHREALTIME
     restore
     awk -v name="$name" -v file="$path" -v command="cargo ${arguments[*]}" -v seconds="$start $end" \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Creates crates with `warpkov new` outside the workspace, tests them and runs them. Needs no network, because Cargo.lock
-# contains all their dependencies. WARPKOV=FILE is the program; without it, the script builds one.
+# Creates crates with `warpkov new` outside the workspace, of paths and of packages, tests them and runs them.
+# WARPKOV=FILE is the program; without it, the script builds one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,8 +13,7 @@ fi
 program=$(realpath "$WARPKOV")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# Reuses the compiled dependencies and the installed ptxas: with the settings of the workspace, dependencies are the same. The crates
-# of the solvers, which are outside of the new crates' workspaces, compile again; without optimisation that takes a fraction of the time.
+# Reuses the compiled dependencies and the installed ptxas: with the settings of the workspace, dependencies are the same.
 export CARGO_TARGET_DIR=$target CARGO_NET_OFFLINE=true CUDA_LIBRARY_PATH=$root/toolchain/cuda/driver-stub
 {
     cat <<'TOML'
@@ -23,10 +22,6 @@ opt-level = 1
 [profile.dev.package."*"]
 debug = false
 [profile.dev.package]
-warpkov.opt-level = 0
-warpkov-common.opt-level = 0
-warpkov-mdp.opt-level = 0
-warpkov-runtime.opt-level = 0
 TOML
     grep -E '^[a-z0-9_-]+\.opt-level = ' Cargo.toml
 } >"$folder/settings.toml"
@@ -63,15 +58,43 @@ for ptx in "$target"/ptx/mine/sm_*.ptx; do
     [[ ! -e $ptx || $(grep -o '\.entry [a-z0-9_]*' "$ptx" | sort | tr '\n' ' ') == ".entry dot_f32 .entry dot_f64 .entry reverse " ]]
 done
 
+# Published crates: the packages that cargo makes, beside their dependencies, take the registry's place.
+cd "$root"
+cargo package --workspace --exclude warpkov-python --exclude warpkov-models --no-verify --allow-dirty --quiet
+libraries=()
+for manifest in {/usr,"${RUSTUP_HOME:-$HOME/.rustup}"/toolchains/*}/lib/rustlib/src/rust/library/Cargo.toml; do
+    [[ ! -e $manifest ]] || libraries+=(--sync "$manifest")
+done
+# With what the device compiler's `core` is built from. Stable cargo does not read the manifest of that library.
+RUSTC_BOOTSTRAP=1 CARGO_NET_OFFLINE=false cargo vendor --quiet --locked "${libraries[@]}" "$folder/registry" >/dev/null
+for package in "$target"/package/warpkov*.crate; do
+    tar -xzf "$package" -C "$folder/registry"
+    sum=$(sha256sum "$package" | cut -d ' ' -f 1)
+    echo "{\"files\":{},\"package\":\"$sum\"}" >"$folder/registry/$(basename "$package" .crate)/.cargo-checksum.json"
+done
+cd "$folder"
+mkdir .cargo
+cat >.cargo/config.toml <<TOML
+[source.crates-io]
+replace-with = "registry"
+[source.registry]
+directory = "$folder/registry"
+TOML
+# Without optimisation: nothing compiled is left from elsewhere, and it runs for a moment.
+export CARGO_TARGET_DIR=$folder/target CARGO_PROFILE_DEV_OPT_LEVEL=0 WARPKOV_GPUS=none
+"$program" new published
+cd published
+cargo test --quiet
+[[ $(cargo run --quiet) == *"x·y = 1001000"* ]]
+
 # The same for a model as Rust code.
 cd "$folder"
-"$program" new my-model --model --path "$root"
-cp "$root/Cargo.lock" my-model
+"$program" new my-model --model
 cd my-model
 cargo fmt --check
-cargo test "${settings[@]}"
-output=$(cargo run --quiet "${settings[@]}")
+cargo test
+output=$(cargo run --quiet)
 [[ $output == *"V within"* && $output == *"replaced up to a price of"* ]]
-for ptx in "$target"/ptx/my-model/sm_*.ptx; do
-    [[ ! -e $ptx || $(grep -c '\.entry machine_' "$ptx") == $(grep -c '\.entry' "$ptx") ]]
+for ptx in "$folder"/target/ptx/my-model/sm_*.ptx; do
+    [[ $(grep -c '\.entry machine_' "$ptx") == $(grep -c '\.entry' "$ptx") ]]
 done

@@ -14,6 +14,7 @@ step() {
 step cargo fmt --all --check
 # With METIS, which a C compiler builds: the code without it is compiled by the tests.
 step cargo clippy --workspace --all-targets --features metis -- -D warnings
+step cargo test --workspace --no-run
 step cargo test --workspace
 # The program that the tests built.
 WARPKOV=$(realpath "${CARGO_TARGET_DIR:-target}/debug/warpkov")

@@ -1,4 +1,4 @@
-//! Measurements of the solvers, and the tables of the documents that they implement.
+#![doc = include_str!("README.md")]
 
 pub mod hmm;
 pub mod mdp;

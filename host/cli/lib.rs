@@ -1,4 +1,4 @@
-//! The command line.
+#![doc = include_str!("README.md")]
 //!
 //! Each command has raw `Arguments` of clap, which become validated `Options` where clap cannot validate them alone, and a function `run`:
 //! read, compute, write, print. The library computes, and makes the reports.

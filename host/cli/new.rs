@@ -44,37 +44,40 @@ struct Example {
     about: &'static str,
 }
 
-macro_rules! file {
-    ($example:literal, $file:literal) => {
-        ($file, include_str!(concat!("../../examples/", $example, "/", $file)))
+/// The files of an example: links in `new/`, because a published crate contains no file outside of its folder.
+macro_rules! files {
+    ($example:literal, $($file:literal = $link:literal),+) => {
+        [$(($file, include_str!(concat!("new/", $example, "/", $link)))),+]
     };
 }
 
 static KERNEL: Example = Example {
     name: "own-kernel",
-    files: [
-        file!("own-kernel", ".cargo/config.toml"),
-        file!("own-kernel", ".cargo/lib64/libcuda.a"),
-        file!("own-kernel", ".gitignore"),
-        file!("own-kernel", "Cargo.toml"),
-        file!("own-kernel", "build.rs"),
-        file!("own-kernel", "src/kernels.rs"),
-        file!("own-kernel", "src/main.rs"),
-    ],
+    files: files!(
+        "kernel",
+        ".cargo/config.toml" = "config.toml",
+        ".cargo/lib64/libcuda.a" = "libcuda.a",
+        ".gitignore" = "gitignore",
+        "Cargo.toml" = "manifest.toml",
+        "build.rs" = "build.rs",
+        "src/kernels.rs" = "kernels.rs",
+        "src/main.rs" = "main.rs"
+    ),
     about: "kernels in src/kernels.rs, and what launches them in src/main.rs",
 };
 
 static MODEL: Example = Example {
     name: "own-model",
-    files: [
-        file!("own-model", ".cargo/config.toml"),
-        file!("own-model", ".cargo/lib64/libcuda.a"),
-        file!("own-model", ".gitignore"),
-        file!("own-model", "Cargo.toml"),
-        file!("own-model", "build.rs"),
-        file!("own-model", "src/models.rs"),
-        file!("own-model", "src/main.rs"),
-    ],
+    files: files!(
+        "model",
+        ".cargo/config.toml" = "config.toml",
+        ".cargo/lib64/libcuda.a" = "libcuda.a",
+        ".gitignore" = "gitignore",
+        "Cargo.toml" = "manifest.toml",
+        "build.rs" = "build.rs",
+        "src/models.rs" = "models.rs",
+        "src/main.rs" = "main.rs"
+    ),
     about: "a model in src/models.rs, and what solves it in src/main.rs",
 };
 

@@ -178,7 +178,9 @@ impl Contents {
         }
         match contents.text("model")? {
             found if found == model.to_string() => {}
-            found => return Err(format!("a checkpoint of another model: its hash is {found}, expected {model}")),
+            found => {
+                return Err(format!("the checkpoint belongs to another model: its hash is {found}, expected {model}"));
+            }
         }
         // Checks that the tensors fill the file.
         let tensors = SafeTensors::deserialize(bytes).map_err(damaged)?;

@@ -1,4 +1,4 @@
-//! Code that all model classes share.
+#![doc = include_str!("README.md")]
 //!
 //! | module | contents |
 //! | --- | --- |

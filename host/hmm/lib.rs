@@ -1,4 +1,4 @@
-//! Hidden Markov models: scoring, decoding and training over batches of sequences of any lengths.
+#![doc = include_str!("README.md")]
 //!
 //! | module | contents |
 //! | --- | --- |

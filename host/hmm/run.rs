@@ -40,7 +40,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     /// Those of the device, of other ranks, and of `work`.
-    pub fn by<T, E: From<Error>>(
+    pub fn with_recursions<T, E: From<Error>>(
         self,
         model: &Hmm,
         count: usize,

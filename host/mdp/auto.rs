@@ -118,7 +118,7 @@ impl Features {
         let negated = |extremes: [[f64; 2]; 2]| extremes.map(|[least, greatest]| [-least, greatest]);
         let mut extremes = negated(extremes(part));
         team.max(extremes.as_flattened_mut())?;
-        Ok(Some(Self::by(Size::new(part, team)?, negated(extremes), part.gamma(), options.limits.target)))
+        Ok(Some(Self::estimated(Size::new(part, team)?, negated(extremes), part.gamma(), options.limits.target)))
     }
 
     /// The features of a model for the given target.
@@ -130,10 +130,10 @@ impl Features {
             transitions: mdp.transitions().nnz() as u64,
             ..Size::default()
         };
-        Self::by(size, extremes(mdp), mdp.gamma(), target)
+        Self::estimated(size, extremes(mdp), mdp.gamma(), target)
     }
 
-    fn by(size: Size, [[low, high], [least, greatest]]: [[f64; 2]; 2], gamma: f64, target: Target) -> Self {
+    fn estimated(size: Size, [[low, high], [least, greatest]]: [[f64; 2]; 2], gamma: f64, target: Target) -> Self {
         let span = high - low + greatest - least;
         let change = match target {
             Target::Epsilon(epsilon) => epsilon * (1.0 - gamma),

@@ -1,4 +1,4 @@
-//! Markov decision processes: models and their formats, policy and value iteration, certificates and reports.
+#![doc = include_str!("README.md")]
 //!
 //! [`Solve`] selects a backend, runs the [solver loop](solve) on it, and certifies the result. The loop is written
 //! once over the [backend traits](backend).

@@ -1,6 +1,6 @@
 //! Thousands of small models in one run: calibration, sensitivity, fleets of machines.
 //!
-//! On a device, one block solves each small model from start to certificate, in one launch for all of them; all threads
+//! On a device, one block solves each small model from start to certificate, in few launches for all of them; all threads
 //! work together on each larger model, one after another. On the CPU, each core solves a model at a time.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use warpkov_runtime::device::AnyDevice;
 use rayon::prelude::*;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::explicit::Explicit;
-use warpkov_kernels::mdp::matrix_free::{Blocks, Compiled, MEASURED, ManyLaunch, Measured, Outcomes};
+use warpkov_kernels::mdp::matrix_free::{Blocks, Compiled, MEASURED, MET, ManyLaunch, Measured, Outcomes};
 
 use super::backend::{Attempt, change_bound};
 use super::error::SolveError;
@@ -21,6 +21,7 @@ use super::options::{Limits, Method, Precision, SolveOptions, Target};
 use super::solution::{Round, Run, Status};
 use super::solve::Solve;
 use super::solve::certify::{Attempts, ended};
+use warpkov_common::interrupt;
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
 use warpkov_runtime::choose::{Decision, DeviceChoice};
@@ -242,6 +243,8 @@ fn by_blocks<M: Blocks>(
     let attempts = Attempts::new(limits.target, Attempt::FIRST);
     let new = Progress { attempts, run: Run::default(), measured: Measured::NONE, done: false };
     let mut progress = vec![new; models.len()];
+    // Launches take about a quarter of a second, so that a stop request is seen.
+    let mut most_sweeps = 2u32;
     loop {
         let bound = |((model, _), progress): (&(M, Vec<f64>), &Progress)| match limits.target {
             Target::Theta(theta) => theta,
@@ -252,7 +255,7 @@ fn by_blocks<M: Blocks>(
         let bounds = device.upload(&models.iter().zip(&progress).map(bound).collect::<Vec<_>>())?;
         let left = |progress: &Progress| match progress.done {
             true => 0,
-            false => progress.run.left(Method::Values, &limits).max_sweeps.max(1),
+            false => progress.run.left(Method::Values, &limits).max_sweeps.clamp(1, most_sweeps),
         };
         let max_sweeps = device.upload(&progress.iter().map(left).collect::<Vec<_>>())?;
         let launch = ManyLaunch {
@@ -268,8 +271,12 @@ fn by_blocks<M: Blocks>(
         };
         // SAFETY: the arrays have the shapes that the kernel's documentation asks for: one block, bound, limit and set of slots for
         // each model, and offsets that are prefix sums of the numbers of states and of the lengths of the tables.
+        let launched = Instant::now();
         unsafe { M::many(device, shape, launch)? };
         let slots = device.to_vec(&found)?;
+        let fit = 0.25 * f64::from(most_sweeps) / launched.elapsed().as_secs_f64().max(1e-9);
+        most_sweeps = fit.clamp(1.0, 64.0 * f64::from(most_sweeps)) as u32;
+        let stopped = interrupt::requested();
         for (at, progress) in progress.iter_mut().enumerate().filter(|(_, progress)| !progress.done) {
             let own = &slots[at * (MEASURED + 1)..(at + 1) * (MEASURED + 1)];
             let (model, table) = &models[at];
@@ -279,17 +286,20 @@ fn by_blocks<M: Blocks>(
                 let why = SolveError::Model(why_wrong(model, table, progress.measured.wrong));
                 return Err(of_model(numbers[at], why));
             }
-            let sweeps = own[MEASURED] as u32;
+            let (sweeps, met) = (own[MEASURED] as u32, own[MEASURED] >> MET != 0);
             let residual = progress.measured.change.map(f64::abs);
             let residual = residual[0].max(residual[1]);
             let (round, seconds) = (progress.run.rounds.len() as u32 + 1, begun.elapsed().as_secs_f64());
             progress.run.rounds.push(Round { round, sweeps, residual, changed: None, seconds });
             let (certificate, _) = extremes(&progress.measured).certified(model.gamma(), limits.target);
-            progress.run.status = match progress.run.sweeps() >= limits.max_sweeps.into() {
-                true => Status::SweepLimit,
-                false => Status::Solved,
+            progress.run.status = match met {
+                true => Status::Solved,
+                false if stopped => Status::Interrupted,
+                false if progress.run.sweeps() >= limits.max_sweeps.into() => Status::SweepLimit,
+                // The launch ended for the time it took.
+                false => continue,
             };
-            progress.done = !progress.attempts.again(progress.run.status, &certificate);
+            progress.done = stopped || !progress.attempts.again(progress.run.status, &certificate);
         }
         if progress.iter().all(|progress| progress.done) {
             break;

@@ -220,6 +220,7 @@ impl BlockDivided {
             "sweeps-per-launch" => {
                 self.sweeps_per_launch = count(value).ok_or("sweeps-per-launch: expected a count, at least 1")?;
             }
+            "" => return Err("expected an option after : and each comma, as in block-divided:block=16x8".to_owned()),
             "buffering" if !option.contains('=') => self.buffering = true,
             "buffering" => return Err("buffering takes no value".to_owned()),
             "states-per-thread" => {

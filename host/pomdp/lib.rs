@@ -1,5 +1,4 @@
-//! Partially observable Markov decision processes: models, file formats, point-based solvers and two-sided bounds on
-//! V\*.
+#![doc = include_str!("README.md")]
 //!
 //! The [solvers](solve) keep a lower bound (alpha vectors) and an upper bound (sawtooth points) on V\*. They run over a
 //! narrow [backend], whose implementations are the [CPU](backends::cpu) and a [device](backends::device).

@@ -1,4 +1,4 @@
-//! Devices: CPU, GPU and emulator.
+#![doc = include_str!("README.md")]
 //!
 //! | module | contents |
 //! | --- | --- |

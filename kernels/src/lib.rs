@@ -1,4 +1,4 @@
-//! The device code of warpkov.
+#![doc = include_str!("../README.md")]
 //!
 //! This crate compiles twice. The host crate's build script compiles it for `nvptx64-nvidia-cuda` into one PTX module.
 //! Cargo compiles it for the host as an ordinary library: the same kernels then run under the

@@ -100,7 +100,7 @@ impl<T: Number> AsRef<[T]> for Input<T> {
 
 impl<T: Number> Input<T> {
     /// The memory of the array as that of a model.
-    pub fn lent(self) -> Array<T> {
+    fn lent(self) -> Array<T> {
         if self.length == 0 {
             return Array::default();
         }
@@ -124,10 +124,9 @@ impl<T: Number> Input<T> {
 /// A sparse matrix from Python: row pointers, columns and values.
 pub type Matrix = (Input<u64>, Input<u32>, Input<f64>);
 
-/// A matrix with the values in the memory of an array of NumPy. Kernels trust row pointers and columns once they are checked. An error
-/// is a violated invariant of `name`.
+/// A matrix in the memory of read-only arrays of NumPy, else a copy. An error is a violated invariant of `name`.
 pub fn matrix((row_ptr, col, val): Matrix, name: Name) -> PyResult<Csr> {
-    name.csr(row_ptr.kept(), col.kept(), val.lent()).map_err(|error| PyValueError::new_err(error.to_string()))
+    name.csr(row_ptr.kept(), col.kept(), val.kept()).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// Whether the columns of each row ascend, none of them twice. Row pointers that are wrong are found elsewhere. Runs on all

@@ -163,7 +163,7 @@ fn compute<T: Send>(
         let (place, _) = Place::open(device, Some(&cost(model, sequences)))?;
         let comm = Local::alone();
         let run = Setup { sequences, sets: &[], place: &place, precision, scan: Scan::Auto, comm: &comm };
-        let (found, _) = run.by(
+        let (found, _) = run.with_recursions(
             model,
             1,
             |divided| Ok(divided?),

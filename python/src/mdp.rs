@@ -92,7 +92,7 @@ impl Model {
             (None, Some(offsets)) => Choices::Ragged(offsets.kept()),
             _ => return Err(invalid("expected either actions or offsets")),
         };
-        let numbers = |array: Option<Input<f64>>| array.map(Input::lent).unwrap_or_default();
+        let numbers = |array: Option<Input<f64>>| array.map(Input::kept).unwrap_or_default();
         let parts = MdpParts {
             states: parts.states,
             choices,

@@ -93,7 +93,7 @@ impl Pomdp {
         place: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let (row_ptr, col, val) = observations;
-        let observations = Csr::new(row_ptr.kept(), col.kept(), val.lent());
+        let observations = Csr::new(row_ptr.kept(), col.kept(), val.kept());
         let observations = observations.map_err(|error| invalid(format!("O.{error}")))?;
         let rewards = rewards.map(|rewards| matrix(rewards, Name::R)).transpose()?.unwrap_or_default();
         let process = MdpParts {
@@ -103,7 +103,7 @@ impl Pomdp {
             objective: if parts.minimize { Objective::Minimize } else { Objective::Maximize },
             transitions: matrix(transitions, Name::P)?,
             rewards,
-            action_rewards: parts.action_rewards.map(Input::lent).unwrap_or_default(),
+            action_rewards: parts.action_rewards.map(Input::kept).unwrap_or_default(),
             ..MdpParts::default()
         };
         let start = Belief::dense(parts.start.as_ref()).map_err(|error| invalid(format!("start {error}")))?;

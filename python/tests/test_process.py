@@ -36,16 +36,27 @@ def stacked(states, actions):
 def test_no_copy_of_csr():
     P = stacked(1000, 3)
     R = stacked(1000, 3)
-    # Indices that can be written are copied: kernels trust them.
-    P.indptr.flags.writeable = P.indices.flags.writeable = False
+    # What can be written is copied.
+    P.indptr.flags.writeable = P.indices.flags.writeable = P.data.flags.writeable = False
     model = mdp.Model(P, R, 0.9, order="sas")
     for mine, theirs, lent in ((model._core.transitions, P, True), (model._core.rewards, R, False)):
         indptr, indices, data = (address(np.asarray(array)) for array in mine)
         assert (indptr == address(theirs.indptr), indices == address(theirs.indices)) == (lent, lent)
-        assert data == address(theirs.data)
+        assert (data == address(theirs.data)) == lent
     rewards = np.arange(3000.0).reshape(1000, 3)
+    rewards.flags.writeable = False
     model = mdp.Model(P, rewards, 0.9, order="sas")
     assert address(model.action_rewards) == address(rewards)
+
+
+def test_arrays_that_change_do_not_change_a_model():
+    P, R = stacked(100, 3), np.ones((100, 3))
+    model = mdp.Model(P, R, 0.9, order="sas")
+    before = mdp.solve(model, device="cpu").values.copy()
+    P.data *= 1.05
+    P.indices[:] = 99
+    R *= 2
+    np.testing.assert_array_equal(mdp.solve(model, device="cpu").values, before)
 
 
 def test_models_keep_arrays_alive_and_cannot_be_written():

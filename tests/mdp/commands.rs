@@ -457,6 +457,7 @@ fn divided_methods_agree_with_the_sequential_one() {
         ("block-divided:block=64x32", "blocks of 64 × 32 threads, expected 1 to 1024"),
         ("block-divided:block=0x8", "block: expected two counts, as in block=16x8"),
         ("block-divided:block=16", "block: expected two counts"),
+        ("block-divided:", "expected an option after :"),
         ("block-divided:buffering=yes", "buffering takes no value"),
         ("block-divided:states-per-thread=6", "expected a count from 1 to 5"),
         ("block-divided:update-constant=-1", "expected a finite number above 0"),

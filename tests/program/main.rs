@@ -5,6 +5,7 @@ mod features;
 mod figures;
 mod learn;
 mod newcomer;
+mod packages;
 mod pages;
 mod process;
 mod quiet;

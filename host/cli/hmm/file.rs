@@ -384,7 +384,7 @@ impl<'g> Opened<'g, '_> {
             return self.ranks.agree(Err(Error::Usage(message)));
         }
         let Records { sequences, sets, .. } = &self.given.records;
-        Setup { sequences, sets, place: &self.place, precision, scan, comm: self.comm }.by(
+        Setup { sequences, sets, place: &self.place, precision, scan, comm: self.comm }.with_recursions(
             model,
             count,
             |opened| self.ranks.agree(opened.map_err(Error::from)),

@@ -75,7 +75,7 @@ pub struct Arguments {
     covariances: Option<Kind>,
     /// Parameters that keep their values in MODEL; separated by commas.
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
-    freeze: Vec<Part>,
+    freeze: Vec<Freezable>,
     /// Write the trained model to this file; or with - to the standard output, and the report to the standard error.
     #[arg(long, value_name = "FILE|-")]
     out: Option<FileOrStd>,
@@ -120,7 +120,7 @@ impl Kind {
 
 /// Parameters that training may leave as they are.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Part {
+enum Freezable {
     /// Start probabilities, π.
     Start,
     /// Transition and end probabilities, A.
@@ -134,9 +134,9 @@ enum Part {
 }
 
 /// What stays of a model as it is.
-fn frozen(model: &Hmm, parts: &[Part]) -> Result<Frozen, Error> {
+fn frozen(model: &Hmm, parts: &[Freezable]) -> Result<Frozen, Error> {
     let has = |part| parts.contains(&part);
-    let (vectors, symbols) = (has(Part::Means) || has(Part::Covariances), has(Part::Symbols));
+    let (vectors, symbols) = (has(Freezable::Means) || has(Freezable::Covariances), has(Freezable::Symbols));
     match model.emissions() {
         Emissions::Categorical { .. } if vectors => {
             return Err(Error::Usage("--freeze means and covariances is for models that emit numbers".to_owned()));
@@ -146,8 +146,13 @@ fn frozen(model: &Hmm, parts: &[Part]) -> Result<Frozen, Error> {
         }
         _ => {}
     }
-    let (start, transitions) = (has(Part::Start), has(Part::Transitions));
-    Ok(Frozen { start, transitions, emissions: symbols || has(Part::Means), covariances: has(Part::Covariances) })
+    let (start, transitions) = (has(Freezable::Start), has(Freezable::Transitions));
+    Ok(Frozen {
+        start,
+        transitions,
+        emissions: symbols || has(Freezable::Means),
+        covariances: has(Freezable::Covariances),
+    })
 }
 
 /// A random model with the frozen parameters of `model`.
@@ -220,7 +225,7 @@ struct Options {
     /// All but the slack, which depends on the precision.
     training: options::Options,
     covariances: Option<Kind>,
-    freeze: Vec<Part>,
+    freeze: Vec<Freezable>,
     output: Output<Format>,
     /// Whether the model has the standard output.
     streamed: bool,

@@ -49,13 +49,13 @@ pub enum LearnCommand {
 /// Where the course is.
 #[derive(Args)]
 #[group(skip)]
-struct Place {
+struct Folder {
     /// Folder of the course, `learn` of warpkov's sources [default: the one in or around the current folder].
     #[arg(long, value_name = "FOLDER")]
     course: Option<PathBuf>,
 }
 
-impl Place {
+impl Folder {
     fn course(&self) -> Result<Course, Error> {
         Course::find(self.course.as_deref())
     }
@@ -75,7 +75,7 @@ enum Device {
 #[command(after_help = "Examples:\n  warpkov learn list\n  warpkov learn list --json")]
 pub struct List {
     #[command(flatten)]
-    place: Place,
+    place: Folder,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -86,7 +86,7 @@ pub struct List {
 #[command(after_help = "Examples:\n  warpkov learn next")]
 pub struct Next {
     #[command(flatten)]
-    place: Place,
+    place: Folder,
 }
 
 /// Shows one more hint for an exercise.
@@ -94,7 +94,7 @@ pub struct Next {
 #[command(after_help = "Examples:\n  warpkov learn hint\n  warpkov learn hint 4 --all")]
 pub struct Hint {
     #[command(flatten)]
-    place: Place,
+    place: Folder,
     /// Number or name of the exercise [default: the next one].
     exercise: Option<String>,
     /// Show all hints.
@@ -115,7 +115,7 @@ pub struct Hint {
   warpkov learn check transpose --device cuda")]
 pub struct CheckArguments {
     #[command(flatten)]
-    place: Place,
+    place: Folder,
     /// Numbers or names of exercises [default: the next one].
     exercises: Vec<String>,
     /// Check all exercises.
@@ -142,7 +142,7 @@ pub struct CheckArguments {
 )]
 pub struct Trace {
     #[command(flatten)]
-    place: Place,
+    place: Folder,
     /// Number or name of the exercise [default: the next one].
     exercise: Option<String>,
     /// Part of the exercise.
@@ -161,7 +161,7 @@ pub struct Trace {
 #[command(after_help = "Examples:\n  warpkov learn pack class/* --exercise 4 --out pack")]
 pub struct Pack {
     #[command(flatten)]
-    place: Place,
+    place: Folder,
     /// Folders of the students.
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
@@ -187,7 +187,7 @@ pub struct Pack {
   warpkov learn submit pack/* --device cuda --time-limit 20 --out table.csv")]
 pub struct Submit {
     #[command(flatten)]
-    place: Place,
+    place: Folder,
     /// Folders of the students. A folder named reference, as in a pack, holds the programs of the solutions.
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,

@@ -21,10 +21,10 @@ const TALL: i32 = 60;
 const NAME: usize = 14;
 
 /// A part of a bar: name, colour, and seconds.
-type Part = (&'static str, RGBColor, fn(&RankTime) -> f64);
+type Share = (&'static str, RGBColor, fn(&RankTime) -> f64);
 
 /// The parts of a bar, from the left.
-const PARTS: [Part; 3] = [
+const PARTS: [Share; 3] = [
     ("sweeps", COLOURS[0], |time| time.sweeps),
     ("exchange", COLOURS[2], |time| time.exchange),
     ("waiting", COLOURS[1], |time| time.waiting),

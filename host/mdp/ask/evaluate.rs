@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::table::{Table, TableFormat, action, write_line};
+use super::table::{NamedColumns, TableFormat, action, write_line};
 use crate::certificate::rounded_up;
 use crate::criterion::{self, Criterion, Persistence, Solved, Steps, backward_on, solve_kept_on};
 use crate::error::SolveError;
@@ -455,12 +455,12 @@ impl Evaluation<'_> {
         })
     }
 
-    fn table(&self) -> Table<'_> {
+    fn table(&self) -> NamedColumns<'_> {
         let (value, names) = (self.value, |policy: &'_ [u32]| -> Vec<Option<String>> {
             policy.iter().enumerate().map(|(state, &of)| action(self.mdp, state, of)).collect()
         });
         let states = (0..self.mdp.states()).map(|state| Some(self.mdp.state_name(state))).collect();
-        let mut table = Table::default();
+        let mut table = NamedColumns::default();
         table.texts("state", states);
         table.texts("action", names(self.policy));
         table.numbers("value", &value.values);

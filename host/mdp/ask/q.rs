@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::table::{Table, TableFormat, write_line};
+use super::table::{NamedColumns, TableFormat, write_line};
 use crate::certificate::{q_factor, rounded_up};
 use crate::io::write_npy_rows;
 use crate::model::{CHUNK, Mdp, Objective};
@@ -76,8 +76,8 @@ impl QReport<'_> {
             .flat_map(|state| (0..self.mdp.choices().count(state as usize) as u32).map(move |a| (state, a)))
     }
 
-    fn table(&self) -> Table<'_> {
-        let mut table = Table::default();
+    fn table(&self) -> NamedColumns<'_> {
+        let mut table = NamedColumns::default();
         table.texts("state", self.rows().map(|(state, _)| Some(self.mdp.state_name(state))).collect());
         table.texts("action", self.rows().map(|(state, action)| Some(self.mdp.action_name(state, action))).collect());
         table.numbers("q", &self.factors.q);

@@ -70,11 +70,11 @@ impl Column<'_> {
 
 /// Columns of equal length.
 #[derive(Default)]
-pub(super) struct Table<'a> {
+pub(super) struct NamedColumns<'a> {
     columns: Vec<(&'static str, Column<'a>)>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> NamedColumns<'a> {
     /// Adds a column of names.
     pub fn texts(&mut self, name: &'static str, texts: Vec<Option<String>>) {
         self.columns.push((name, Column::Texts(texts)));

@@ -52,7 +52,7 @@ fn inside(mut elements: &[u8]) -> Option<&[u8]> {
 
 /// Reads a model without validation.
 pub fn read(reader: impl Read, file: String) -> Result<MdpParts, Error> {
-    let table = RefCell::new(Table::default());
+    let table = RefCell::new(Dynamics::default());
     let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(BUFFER, reader));
     let read = Document(&table).deserialize(&mut json).and_then(|()| json.end());
     let table = table.into_inner();
@@ -70,7 +70,7 @@ pub fn read(reader: impl Read, file: String) -> Result<MdpParts, Error> {
 
 /// The table read so far.
 #[derive(Default)]
-struct Table {
+struct Dynamics {
     gamma: Option<f64>,
     /// 1 + the highest state number.
     states: u32,
@@ -84,7 +84,7 @@ struct Table {
     place: Vec<u32>,
 }
 
-impl Table {
+impl Dynamics {
     fn into_model(mut self) -> Result<MdpParts, String> {
         if self.seen != self.states {
             return Err(format!(
@@ -168,7 +168,7 @@ impl Table {
 }
 
 /// Deserializes the table, or an object that holds it.
-struct Document<'t>(&'t RefCell<Table>);
+struct Document<'t>(&'t RefCell<Dynamics>);
 
 impl<'de> DeserializeSeed<'de> for Document<'_> {
     type Value = ();
@@ -213,7 +213,7 @@ impl<'de> Visitor<'de> for Document<'_> {
 /// transition.
 #[derive(Clone, Copy)]
 struct Level<'t> {
-    table: &'t RefCell<Table>,
+    table: &'t RefCell<Dynamics>,
     depth: usize,
 }
 

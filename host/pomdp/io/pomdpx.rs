@@ -140,13 +140,13 @@ fn values(variable: &Element, prefix: char) -> Result<Vec<String>, Fault> {
 }
 
 /// A function of some variables: a number per combination of their values, the last variable varying fastest.
-struct Table {
+struct Function {
     at: usize,
     slots: Vec<usize>,
     numbers: Vec<f64>,
 }
 
-impl Table {
+impl Function {
     /// Reads the table of `element` over `slots`. Later entries override earlier ones; missing entries are 0.
     fn read(element: &Element, slots: Vec<usize>, variables: &Variables, leaf: &str) -> Result<Self, Fault> {
         let size = slots.iter().try_fold(1, |size: u64, &slot| size.checked_mul(variables.size(slot) as u64));
@@ -274,7 +274,7 @@ impl Table {
 
 /// A joint distribution: tables in topological order of their dependencies.
 struct Joint {
-    tables: Vec<Table>,
+    tables: Vec<Function>,
     /// Stride of each variable among all combinations.
     strides: HashMap<usize, usize>,
 }
@@ -288,7 +288,7 @@ impl Joint {
         parents: &[&Range<usize>],
         strides: HashMap<usize, usize>,
     ) -> Result<Self, Fault> {
-        let mut waiting: Vec<Table> = Vec::new();
+        let mut waiting: Vec<Function> = Vec::new();
         for prob in section.all("CondProb") {
             let variable = prob.required("Var")?;
             let [target] = variables.named(variable, &[targets])?[..] else {
@@ -302,7 +302,7 @@ impl Joint {
                 None => Vec::new(),
             };
             slots.push(target);
-            waiting.push(Table::read(prob, slots, variables, "ProbTable")?);
+            waiting.push(Function::read(prob, slots, variables, "ProbTable")?);
         }
         if let Some(missing) = targets.clone().find(|target| waiting.iter().all(|table| table.target() != *target)) {
             let (section_name, name) = (&section.name, &variables.slots[missing].name);
@@ -310,7 +310,7 @@ impl Joint {
         }
         let mut tables = Vec::new();
         while let Some(first) = waiting.first() {
-            let depends = |table: &Table| {
+            let depends = |table: &Function| {
                 let parents = &table.slots[..table.slots.len() - 1];
                 waiting.iter().any(|other| parents.contains(&other.target()))
             };
@@ -541,17 +541,17 @@ fn rewards(
                 Some(parent) => variables.named(parent, &[actions, before, after, observed])?,
                 None => Vec::new(),
             };
-            tables.push(Table::read(function, slots, variables, "ValueTable")?);
+            tables.push(Function::read(function, slots, variables, "ValueTable")?);
         }
     }
-    let uses = |table: &Table, range: &Range<usize>| table.slots.iter().any(|slot| range.contains(slot));
+    let uses = |table: &Function, range: &Range<usize>| table.slots.iter().any(|slot| range.contains(slot));
     // Functions of observations, of the successor, and of state and action only.
     let (observing, others): (Vec<_>, Vec<_>) = tables.into_iter().partition(|table| uses(table, observed));
     let (following, taking): (Vec<_>, Vec<_>) = others.into_iter().partition(|table| uses(table, after));
     let states = (0..before_slots.len()).map(|i| variables.size(before_slots[i])).product::<usize>();
     let action_count = transitions.rows() / states;
     let mut values = vec![0; variables.slots.len()];
-    let sum = |tables: &[Table], values: &[usize]| {
+    let sum = |tables: &[Function], values: &[usize]| {
         tables.iter().fold(0.0, |sum, table| sum + table.number(values, variables))
     };
     let (mut rewards, mut action_rewards, mut row) = (Rows::new(), Vec::new(), Vec::new());

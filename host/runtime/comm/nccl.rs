@@ -115,7 +115,7 @@ impl Nccl {
     /// Starts the exchange of piece `at` of all messages that have one.
     fn submit(&self, at: usize, sends: &[Message], receives: &[(u32, usize)]) -> Result<Round, Error> {
         let sent: Vec<_> = sends.iter().map(|(to, bytes)| (*to, bytes.len())).collect();
-        let (sent, received) = (Places::new(&sent, at, self.piece()), Places::new(receives, at, self.piece()));
+        let (sent, received) = (Pieces::new(&sent, at, self.piece()), Pieces::new(receives, at, self.piece()));
         let mut bytes = vec![0; sent.capacity()];
         for place in &sent.0 {
             let part = &sends[place.message].1[place.part.clone()];
@@ -149,7 +149,7 @@ impl Nccl {
 
 /// The place of a piece in device memory.
 #[derive(Clone, Debug, PartialEq)]
-struct Place {
+struct Piece {
     /// Index of the message.
     message: usize,
     rank: u32,
@@ -159,7 +159,7 @@ struct Place {
     start: usize,
 }
 
-impl Place {
+impl Piece {
     /// Bytes that travel: one for a message without bytes.
     fn length(&self) -> usize {
         self.part.len().max(1)
@@ -167,9 +167,9 @@ impl Place {
 }
 
 /// The pieces of a round, by ascending start.
-struct Places(Vec<Place>);
+struct Pieces(Vec<Piece>);
 
-impl Places {
+impl Pieces {
     /// Piece `at` of all messages (rank, bytes) that have one, in pieces of `piece` bytes. Every message has a first piece.
     fn new(messages: &[(u32, usize)], at: usize, piece: usize) -> Self {
         let mut start = 0;
@@ -179,7 +179,7 @@ impl Places {
             if first >= bytes.max(1) {
                 continue;
             }
-            let place = Place { message, rank, part: first..bytes.min(first + piece), start };
+            let place = Piece { message, rank, part: first..bytes.min(first + piece), start };
             start += place.length().next_multiple_of(ALIGNMENT);
             places.push(place);
         }
@@ -202,7 +202,7 @@ struct Round {
     /// Lives until the pieces have left.
     _source: GpuBuffer<u8>,
     target: GpuBuffer<u8>,
-    received: Places,
+    received: Pieces,
 }
 
 /// Ends NCCL, if it was started: waits for all other ranks to do so. [`Nccl`] is of no use afterwards.
@@ -274,12 +274,12 @@ mod tests {
         let messages: Vec<_> = (0..).zip(lengths).collect();
         let mut found = vec![Vec::new(); lengths.len()];
         for at in 0..12 {
-            let Places(places) = Places::new(&messages, at, 100);
+            let Pieces(places) = Pieces::new(&messages, at, 100);
             assert!(places.windows(2).all(|pair| pair[0].start + pair[0].length() <= pair[1].start));
             for place in &places {
                 assert_eq!((place.rank as usize, place.start % ALIGNMENT), (place.message, 0));
                 // Whatever else is sent.
-                let alone = Places::new(&messages[place.message..=place.message], at, 100);
+                let alone = Pieces::new(&messages[place.message..=place.message], at, 100);
                 assert_eq!((alone.0.len(), &alone.0[0].part), (1, &place.part));
                 found[place.message].push(place.part.clone());
             }
@@ -289,7 +289,7 @@ mod tests {
             assert_eq!((parts[0].start, parts[parts.len() - 1].end), (0, length));
             assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
         }
-        assert_eq!(Places::new(&messages, 0, 100).capacity(), PIECE);
+        assert_eq!(Pieces::new(&messages, 0, 100).capacity(), PIECE);
     }
 
     /// Without a GPU, every rank says what is missing, and none waits for its time limit.

@@ -7,9 +7,6 @@
 //! `carry` holds û of step `until`; after it, û of step `from`.
 //!
 //! *Bytes* per row: reads NS elements of α̂, and 8 for symbol and exponent; writes NS elements each of γ and û.
-//!
-//! The file is one piece: it holds both variants of the recursion, one warp per 8 sequences and one block per sequence,
-//! and the sums that the first variant computes at the same time.
 
 use warpkov_device::device::{GlobalMut, Parameter, Real, copy, kernel, mma, shared, thread, warp};
 
@@ -108,7 +105,7 @@ pub struct Counts {
 /// product as well, ξ += α̂ᵀ û, with the sequences as inner dimension. Sums of γ by symbol go to cells of each lane's
 /// own; a lane has one state of one of the groups of sequences.
 ///
-/// The function is one piece because all warps run the same loop over chunks, each in its role, and meet at the barrier
+/// All warps run the same loop over chunks, each in its role, and meet at the barrier
 /// at its end; the recursion keeps A, û and two prefetch queues in registers throughout.
 ///
 /// - *Thread mapping*: the first warp as in [`forward_warp`](super::forward::forward_warp); the second has the same 8

@@ -85,7 +85,7 @@ fn row_top<const TILES: usize>(x: Part<TILES>) -> u32 {
 /// is in the window; `carry` = α̂ of step `until` − 1 of each longer sequence; and if `STORE`, `alpha[row −
 /// base[from]]` and `exponents[row]`.
 ///
-/// The function is one piece: A, α̂ and the prefetch queues stay in registers across the time loop.
+/// A, α̂ and the prefetch queues stay in registers across the time loop.
 ///
 /// - *Thread mapping*: lane 4g + t holds the states from 2·`TILES`·t on of sequence g of the warp's 8; one warp per
 ///   block. A block takes every `grid_dim_x`-th group of 8 sequences; `block_idx_y` is the model.

@@ -6,9 +6,6 @@
 //!
 //! *Bytes* per step of M rows: 2·M·NS + NS² elements. With 512 states and sequences, the product takes 2·512³
 //! operations, 4 µs of the f64 tensor cores of an H200, and its bytes take 2 µs.
-//!
-//! The file is one piece because the forward, backward and Viterbi steps share the tile, its pipeline and its
-//! reduction.
 
 use warpkov_device::device::mma::Multiply;
 use warpkov_device::device::{

@@ -51,7 +51,7 @@ fn better<T: Real>(x: (T, u32), y: (T, u32)) -> (T, u32) {
 /// The forward pass stores the predecessor of each maximum in one byte: following bytes is faster than recomputing
 /// maxima. The predecessors of four steps share a 32-bit word per lane, in the row of the first of these steps.
 ///
-/// The function is one piece: the column of ln A, δ and the prefetched emissions stay in registers through the forward
+/// The column of ln A, δ and the prefetched emissions stay in registers through the forward
 /// pass, and the traceback reads what the same lanes wrote.
 ///
 /// - *Thread mapping*: a lane per state, with its column of ln A in registers; one warp per block, 32 / `STATES`

@@ -11,9 +11,6 @@
 //!
 //! The matrix of a model holds its nonzero entries only: a left-right model has two per state, and a step costs
 //! accordingly.
-//!
-//! The file is one piece because the number format, the sparse matrix and the one kernel that uses them serve nothing
-//! else.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, Shared, kernel, math, shared, thread, warp};
 
@@ -370,7 +367,7 @@ impl Sparse {
 /// the last. The backward pass recomputes α stretch by stretch, with the same bits. If only P(O) is wanted, no α is
 /// stored, and one stretch covers all T steps.
 ///
-/// The function is one piece: the forward and backward passes alternate over the stretches and share the two rows of α
+/// The forward and backward passes alternate over the stretches and share the two rows of α
 /// in shared memory and the present stretch of the trellis.
 ///
 /// - *Thread mapping*: a block takes every `grid_dim_x`-th sequence of a model, `block_idx_y`; a thread takes every

@@ -197,6 +197,9 @@ pub fn change(before: f64, after: f64) -> Change<f64> {
     Change { greatest: size(by), fall: size(-by), any: infinite || after != before }
 }
 
+/// The bit beside the number of sweeps in `found` of [`Many`] which says that the rule was met.
+pub const MET: u32 = 32;
+
 /// Models of one type, solved by one block each: the arguments of kernel `NAME_many`.
 ///
 /// | field | shape | range or unit |
@@ -208,7 +211,7 @@ pub fn change(before: f64, after: f64) -> Change<f64> {
 /// | `bounds` | models | ε-rule of each model, as ‖ΔV‖∞ |
 /// | `v` | 2 × states | reward; the first half of each model's elements is V before and after |
 /// | `policy` | states | |
-/// | `found` | models × ([`MEASURED`] + 1) | slots, then sweeps |
+/// | `found` | models × ([`MEASURED`] + 1) | slots, then sweeps, and bit [`MET`] if the rule is met |
 /// | `max_sweeps` | models | 0 for a model that is done |
 #[derive(Clone, Copy)]
 pub struct Many {
@@ -269,7 +272,7 @@ impl Many {
         }
         let ends = thread::sync_threads_or(ends);
 
-        let mut sweep = 0;
+        let (mut sweep, mut met) = (0, false);
         loop {
             let mut all = Change::<f64>::NONE;
             let mut state = own;
@@ -289,9 +292,9 @@ impl Many {
             let fall = block::reduce(all.fall, f64::NEG_INFINITY, f64::max);
             let size = if ends { greatest.max(fall) } else { (greatest + fall) / 2.0 };
             sweep += 1;
-            let last = size < bound || greatest.max(fall) <= 0.0 || sweep == max_sweeps;
+            met = size < bound || greatest.max(fall) <= 0.0;
             // The reduction is valid in the first warp: thread 0 decides for the block.
-            let done = thread::sync_threads_or(thread::thread_idx_x() == 0 && last);
+            let done = thread::sync_threads_or(thread::thread_idx_x() == 0 && (met || sweep == max_sweeps));
             (old, new) = (new, old);
             if done {
                 break;
@@ -321,7 +324,7 @@ impl Many {
             }
         });
         if thread::thread_idx_x() == 0 {
-            self.found.set(number * (MEASURED + 1) + MEASURED, u64::from(sweep));
+            self.found.set(number * (MEASURED + 1) + MEASURED, u64::from(sweep) | u64::from(met) << MET);
         }
     }
 }

@@ -8,8 +8,6 @@
 //! f64.
 //!
 //! *Bytes*: the M·n products never reach device memory.
-//!
-//! The file is one piece because both variants share the vectors, the order of scores and the winners.
 
 use warpkov_device::device::safe::{Len, Out, Slice};
 use warpkov_device::device::{DeviceCopy, Global, GlobalMut, Named, Parameter, Real, Shared};

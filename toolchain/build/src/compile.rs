@@ -10,7 +10,7 @@ use std::thread;
 use serde::Deserialize;
 
 use crate::compiler::Compiler;
-use crate::source::{Root, Source};
+use crate::source::{self, Root, Source};
 use crate::{Baseline, ptx};
 
 /// The profile of the device compilation, independent of the workspace's profiles.
@@ -98,6 +98,12 @@ fn compile(
             command.env_remove(name);
         }
     }
+    // Cargo's settings are those of the workspace that is being built, which a crate from a registry is not in.
+    if source::is_published(Path::new("."))
+        && let Some(folder) = root.manifest.parent()
+    {
+        command.current_dir(folder);
+    }
     let output = command
         .env("RUSTC", &compiler.rustc)
         .env("RUSTC_BOOTSTRAP", "1")
@@ -109,7 +115,11 @@ fn compile(
         let errors = String::from_utf8_lossy(&output.stderr);
         // Unstable features may differ in a later release.
         let tested = compiler.version.starts_with("rustc 1.96.");
-        let hint = if tested { "" } else { " (tested with 1.96.0; set WARPKOV_DEVICE_RUSTC to another compiler)" };
+        let hint = if tested {
+            ""
+        } else {
+            " (the kernels are tested with 1.96 and with the newest stable release; WARPKOV_DEVICE_RUSTC names another compiler)"
+        };
         return Err(format!("the kernels do not compile for sm_{sm} with {}{hint}:\n{errors}", compiler.version));
     }
     let artifacts = artifacts(&String::from_utf8_lossy(&output.stdout));

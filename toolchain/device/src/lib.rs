@@ -1,31 +1,4 @@
-//! GPU kernels in Rust: a device library, typed launches, and an emulator that runs kernels without a GPU.
-//!
-//! ```
-//! use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
-//! use warpkov_device::emulator::Emulator;
-//! use warpkov_device::launch::{Device, Shape};
-//!
-//! /// y ← a·x + y: one thread per element.
-//! ///
-//! /// *Safety*: both vectors have `n` elements.
-//! #[kernel(T = [f32, f64])]
-//! pub fn axpy<T: Real>(n: u32, a: T, x: Global<T>, y: GlobalMut<T>) {
-//!     let i = thread::index_1d() as usize;
-//!     if i < n as usize {
-//!         y.set(i, a.fma(x.get(i), y.get(i)));
-//!     }
-//! }
-//!
-//! fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let device = Emulator::default();
-//!     let (n, x) = (3, device.upload(&[1.0, 2.0, 3.0])?);
-//!     let mut y = device.upload(&[0.5; 3])?;
-//!     // SAFETY: both vectors have n elements.
-//!     unsafe { axpy(&device, Shape::cover(n.into(), 256), n, 2.0, &x, &mut y) }?;
-//!     assert_eq!(device.to_vec(&y)?, [2.5, 4.5, 6.5]);
-//!     Ok(())
-//! }
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! A kernel is an ordinary function with the attribute [`kernel`](device::kernel). Its source compiles twice:
 //!

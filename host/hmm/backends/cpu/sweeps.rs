@@ -424,17 +424,17 @@ impl<T: Precise> Work for Score<'_, T> {
     fn run<S: Registers>(self) -> Vec<f64> {
         // A separate instance for the constant stride `LANES`, which the compiler unrolls.
         match (self.0.chain.stride, self.0.chain.open) {
-            (LANES, true) => self.by::<S, true>(LANES),
-            (LANES, false) => self.by::<S, false>(LANES),
-            (stride, true) => self.by::<S, true>(stride),
-            (stride, false) => self.by::<S, false>(stride),
+            (LANES, true) => self.in_stride::<S, true>(LANES),
+            (LANES, false) => self.in_stride::<S, false>(LANES),
+            (stride, true) => self.in_stride::<S, true>(stride),
+            (stride, false) => self.in_stride::<S, false>(stride),
         }
     }
 }
 
 impl<T: Precise> Score<'_, T> {
     #[inline(always)]
-    fn by<S: Registers, const OPEN: bool>(self, stride: usize) -> Vec<f64> {
+    fn in_stride<S: Registers, const OPEN: bool>(self, stride: usize) -> Vec<f64> {
         let group = self.0.group;
         let mut forward = Forward::<T, OPEN>::new(self.0, &vec![false; group.size()]);
         let rows = group.size() * stride;
@@ -504,8 +504,8 @@ impl<T: Precise, W: Show<T>> Work for ForwardBackward<'_, T, W> {
     fn run<S: Registers>(self) -> Vec<f64> {
         // A separate instance for the constant stride `LANES`, which the compiler unrolls.
         match self.chain.stride {
-            LANES => self.by::<S>(LANES),
-            stride => self.by::<S>(stride),
+            LANES => self.in_stride::<S>(LANES),
+            stride => self.in_stride::<S>(stride),
         }
     }
 }
@@ -514,7 +514,7 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
     /// The recursion for rows of `stride` numbers. One function, because every step of the backward pass updates β, γ
     /// and ξ of all slots from shared buffers.
     #[inline(always)]
-    fn by<S: Registers>(self, stride: usize) -> Vec<f64> {
+    fn in_stride<S: Registers>(self, stride: usize) -> Vec<f64> {
         let Self { chain, seen, group, excluded, bytes, mut pairs, mut show } = self;
         let (size, limits) = (group.size(), Limits::current::<T>());
         let mut trellis = Trellis::new(group, stride, bytes);

@@ -143,7 +143,7 @@ impl Recomputation<'_> {
     /// Recomputes the sequences. Returns their ln P(O) in order, and fills `asked`. ln P(O) is NaN where the forward
     /// and backward recursions of a sequence disagree.
     ///
-    /// The function is one piece because the uploads in it must outlive all launches.
+    /// The uploads outlive all launches.
     pub fn run(
         &self,
         work: &mut Work,

@@ -173,8 +173,6 @@ impl Read {
     }
 
     /// Applies the treatment of missing observations and checks that the model emits the sequences.
-    ///
-    /// The function is one piece because every treatment updates offsets, names and observations together.
     pub fn settled(mut self, missing: Missing, file: &str, model: &Hmm) -> Result<Records, Error> {
         let invalid = |source| invalid(file)(source);
         let symbols = match (model.emissions(), missing) {

@@ -122,7 +122,7 @@ struct Cursor {
 
 /// A set of states that is, or was, strongly connected.
 #[derive(Default)]
-struct Part {
+struct Component {
     /// Its states, and stale entries that have moved to another part.
     states: Vec<usize>,
     /// Number of states in the part.
@@ -141,7 +141,7 @@ pub(super) struct Decomposition<'g, 'm> {
     rows: Vec<bool>,
     /// Remaining rows of each vertex.
     left: Vec<usize>,
-    parts: Vec<Part>,
+    parts: Vec<Component>,
     /// The part of each vertex, or [`NO_COMPONENT`] once it is removed.
     part: Vec<u32>,
     /// For each state and [`Direction`], whether the marks of its part contain it.
@@ -172,7 +172,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
     pub(super) fn run(mut self) -> (EndComponents, usize) {
         let states = self.graph.end();
         let size = (0..states).map(|state| self.size(state)).sum();
-        self.parts.push(Part { states: (0..states).collect(), count: states, size, marks: Vec::new() });
+        self.parts.push(Component { states: (0..states).collect(), count: states, size, marks: Vec::new() });
         let stuck = (0..=states).filter(|&vertex| self.left[vertex] == 0).collect();
         self.remove(stuck, false);
         self.parts[0].marks.clear();
@@ -264,7 +264,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         let states = std::mem::take(&mut self.parts[part].states);
         let states: Vec<usize> = states.into_iter().filter(|&state| self.part[state] == part as u32).collect();
         self.work += self.parts[part].size;
-        self.parts[part] = Part::default();
+        self.parts[part] = Component::default();
         let Self { graph, rows, tarjan, .. } = self;
         let next = |state: usize, cursor: &mut Cursor| {
             let (all, cursor) = (graph.rows(state), cursor);
@@ -290,7 +290,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
             for &state in &members {
                 (self.part[state], self.marked[state]) = (own, [false; 2]);
             }
-            self.parts.push(Part { count: members.len(), states: members, size, marks: Vec::new() });
+            self.parts.push(Component { count: members.len(), states: members, size, marks: Vec::new() });
         }
         self.cut(&states, false);
         (first..self.parts.len()).filter(|&part| !self.parts[part].marks.is_empty()).collect()
@@ -411,7 +411,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
                 .filter(|&direction| self.marked[state][direction as usize]);
             marks.extend(ways.map(|direction| (state, direction)));
         }
-        self.parts.push(Part { count: states.len(), states: states.clone(), size, marks });
+        self.parts.push(Component { count: states.len(), states: states.clone(), size, marks });
         self.cut(&states, true);
         let graph = self.graph;
         let mut lost = Vec::new();

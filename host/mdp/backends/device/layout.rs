@@ -9,7 +9,7 @@ use warpkov_runtime::Precise;
 use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use super::layouts::narrow::Palettes;
-use super::layouts::patterns::Table;
+use super::layouts::patterns::PatternTable;
 use super::layouts::rows::{self, RowIndex};
 use super::layouts::slices::{self, Slices};
 use super::layouts::{AnyIndex, Footprint, Uploaded};
@@ -34,7 +34,7 @@ pub(super) enum AnyLayout<'m> {
     Rows(&'m Mdp),
     Slices(Slices<'m>),
     Narrow(Slices<'m>, Palettes),
-    Patterns(Box<Table>),
+    Patterns(Box<PatternTable>),
 }
 
 impl<'m> SweepLayout<'m> {
@@ -44,7 +44,7 @@ impl<'m> SweepLayout<'m> {
     pub fn new(mdp: &'m Mdp, storage: Option<Storage>) -> Option<Self> {
         let reward = mdp.expected_rewards();
         let narrow = || Palettes::new(mdp, &reward).map(|(slices, palettes)| AnyLayout::Narrow(slices, palettes));
-        let patterns = || Table::find(mdp, &reward).map(|table| AnyLayout::Patterns(table.into()));
+        let patterns = || PatternTable::find(mdp, &reward).map(|table| AnyLayout::Patterns(table.into()));
         let layout = match storage {
             Some(Storage::Rows) => AnyLayout::Rows(mdp),
             Some(Storage::Slices) => AnyLayout::Slices(Slices::new(mdp)?),
@@ -58,7 +58,7 @@ impl<'m> SweepLayout<'m> {
     /// The pattern layout of a grid whose pattern numbers the device generates; `None` if rows are too long for it.
     #[must_use]
     pub fn generated(grid: &'m GridPatterns) -> Option<Self> {
-        let layout = AnyLayout::Patterns(Table::new(&grid.patterns, grid.grid.gamma)?.into());
+        let layout = AnyLayout::Patterns(PatternTable::new(&grid.patterns, grid.grid.gamma)?.into());
         let layout = Self { source: Source::Generated(grid), reward: Vec::new(), layout, tiles: None };
         let tiles = Tiles::of_grid(grid.grid.width, grid.states(), layout.tile() as usize);
         Some(Self { tiles: Some(tiles), ..layout })

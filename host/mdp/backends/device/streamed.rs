@@ -50,7 +50,7 @@ pub struct Streaming<'m> {
 }
 
 /// Neighbouring tiles that are copied together.
-struct Part {
+struct Chunk {
     states: Range<u32>,
     slices: Range<usize>,
     entries: Range<usize>,
@@ -141,18 +141,18 @@ impl<'m> Streaming<'m> {
         values + self.place_bytes() + (palettes * size_of::<T>() + 4 * tiles + 8 * SLOTS) as u64
     }
 
-    fn window_bytes<T>(&self, parts: &[Part]) -> u64 {
+    fn window_bytes<T>(&self, parts: &[Chunk]) -> u64 {
         let (entries, rewards) = largest(parts);
         self.element_bytes::<T>(entries, rewards)
     }
 
-    fn windows<T>(&self, parts: &[Part]) -> usize {
+    fn windows<T>(&self, parts: &[Chunk]) -> usize {
         let fit = self.room / self.window_bytes::<T>(parts).max(1);
         (fit as usize).max(2).min(parts.len())
     }
 
     /// The parts, in the order of their states.
-    fn cut<T>(&self) -> Vec<Part> {
+    fn cut<T>(&self) -> Vec<Chunk> {
         let Slices { mdp, ptr, reward_ptr, extent, .. } = &self.slices;
         let (states, tile) = (mdp.states() as usize, self.tile as usize);
         let count = states.div_ceil(tile);
@@ -174,7 +174,7 @@ impl<'m> Streaming<'m> {
                 end += 1;
             }
             let (entries, rewards) = elements(first, end);
-            parts.push(Part {
+            parts.push(Chunk {
                 states: (first * tile) as u32..states.min(end * tile) as u32,
                 slices: slice(first)..slice(end),
                 entries,
@@ -196,8 +196,8 @@ fn needs(tiles: &Tiles, range: Range<usize>) -> Vec<u32> {
 }
 
 /// The largest numbers of entries and of rewards per part.
-fn largest(parts: &[Part]) -> (usize, usize) {
-    let most = |of: fn(&Part) -> usize| parts.iter().map(of).max().unwrap_or(0);
+fn largest(parts: &[Chunk]) -> (usize, usize) {
+    let most = |of: fn(&Chunk) -> usize| parts.iter().map(of).max().unwrap_or(0);
     (most(|part| part.entries.len()), most(|part| part.rewards.len()))
 }
 
@@ -225,7 +225,7 @@ impl<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy> Elements<C, P, R> {
     fn new(
         device: &AnyDevice,
         (successor, probability, reward): (Vec<C>, Vec<P>, Vec<R>),
-        parts: &[Part],
+        parts: &[Chunk],
         windows: usize,
     ) -> Result<Self, DeviceError> {
         let (entries, rewards) = largest(parts);
@@ -254,7 +254,7 @@ impl<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy> Elements<C, P, R> {
     }
 
     /// The window of part `number`. Copies the part to the window swept least recently if no window holds it.
-    fn hold(&mut self, device: &AnyDevice, number: usize, part: &Part) -> Result<&mut Window<C, P, R>, DeviceError> {
+    fn hold(&mut self, device: &AnyDevice, number: usize, part: &Chunk) -> Result<&mut Window<C, P, R>, DeviceError> {
         let found = self.windows.iter().position(|window| window.part == Some(number));
         self.windows[found.unwrap_or(0)..].rotate_left(1);
         let last = self.windows.len() - 1;
@@ -288,7 +288,7 @@ enum Streams<T: Precise> {
 pub struct Streamed<'d, T: Precise, O: Offset> {
     device: &'d AnyDevice,
     mdp: &'d Mdp,
-    parts: Vec<Part>,
+    parts: Vec<Chunk>,
     model: Streams<T>,
     model_bytes: u64,
     place: AnyBuffer<O>,
@@ -373,7 +373,7 @@ impl<'d, T: Precise, O: Offset> Streamed<'d, T, O> {
         let Self { device, parts, model, place, tiles, v_old, v_new, slots, stop, .. } = self;
         let device = *device;
         let changed = if tiles.skip { device.to_vec(&tiles.changed_old)? } else { Vec::new() };
-        let may_change = |part: &Part| !tiles.skip || part.needs.iter().any(|&tile| changed[tile as usize] > 0);
+        let may_change = |part: &Chunk| !tiles.skip || part.needs.iter().any(|&tile| changed[tile as usize] > 0);
         let active: Vec<usize> = (0..parts.len()).filter(|&number| may_change(&parts[number])).collect();
         let all = active.len() == parts.len();
         device.clear(slots)?;

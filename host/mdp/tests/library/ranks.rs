@@ -1102,7 +1102,7 @@ fn resumed(mdp: &Mdp, ranks: (u32, Holds), options: &SolveOptions, path: &Path) 
 fn checkpoints_go_on_on_other_numbers_of_ranks() {
     let random = Random::new(5).mdp(500, 3, 20, 0.995);
     let grid = SlipGrid { width: 37, height: 30, gamma: 0.999, ..SlipGrid::default() }.generate().unwrap();
-    for mdp in [random, grid.clone(), grid.with_objective(Objective::Minimize)] {
+    for (number, mdp) in [grid.clone(), random, grid.with_objective(Objective::Minimize)].into_iter().enumerate() {
         for (method, precision, device) in [
             (Method::Values, Precision::F64, DeviceChoice::Cpu),
             (Method::Values, Precision::Refined, DeviceChoice::Cpu),
@@ -1113,6 +1113,10 @@ fn checkpoints_go_on_on_other_numbers_of_ranks() {
             (Method::Krylov, Precision::F64, DeviceChoice::Cpu),
             (Method::Parallel, Precision::F64, DeviceChoice::Cpu),
         ] {
+            // The first model shows what depends on the method, the others what depends on the model.
+            if number > 0 && method != Method::Values {
+                continue;
+            }
             let what = format!("{method} in {precision} on {device}");
             let options = SolveOptions { device, precision, reorder: Reorder::Rcm, ..cpu(Some(method)) };
             let whole = solved(&mdp, 1, None, &options);
@@ -1290,7 +1294,7 @@ fn faults_of_checkpoints_in_parts_are_told() {
     let other = SlipGrid { slip: 0.3, gamma: 0.99, ..SlipGrid::default() }.generate().unwrap();
     let minimized = mdp.clone().with_objective(Objective::Minimize);
     for (mdp, path, expected) in [
-        (&other, &stopped.path, "a checkpoint of another model"),
+        (&other, &stopped.path, "the checkpoint belongs to another model"),
         (&minimized, &stopped.path, "minimize"),
         (&mdp, &old, "the checkpoint has version \"1\", expected \"2\""),
         (&mdp, &changed("short", &|bytes| bytes.truncate(end - 8)), "damaged"),

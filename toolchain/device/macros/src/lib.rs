@@ -1,5 +1,4 @@
-//! Macros of `warpkov_device`: the attribute `#[kernel]`, which generates a kernel's entry points and typed launcher,
-//! and the derive `Parameter`, for structs that are kernel parameters.
+#![doc = include_str!("../README.md")]
 
 mod contract;
 mod copy;

@@ -33,7 +33,7 @@ const PIECE: usize = 1 << 24;
 ///
 /// Many patterns share one of their halves, so equal halves are stored once. With fewer halves, neighbouring states
 /// more often read the same numbers, or numbers in different banks of shared memory.
-pub(in crate::backends::device) struct Table {
+pub(in crate::backends::device) struct PatternTable {
     actions: u32,
     distinct: usize,
     moves: Half,
@@ -76,7 +76,7 @@ impl Half {
     }
 }
 
-impl Table {
+impl PatternTable {
     /// The table of a model. `None` if states rarely have equal patterns, or rows are too long.
     pub fn find(mdp: &Mdp, reward: &[f64]) -> Option<Self> {
         let patterns = Patterns::find(mdp, reward)?;
@@ -265,11 +265,11 @@ mod tests {
         let grid = SlipGrid { width: 90, height: 90, walls: 0.3, obstacles: 0.1, ..SlipGrid::default() };
         let mdp = grid.generate().unwrap();
         let patterns = Patterns::find(&mdp, &mdp.expected_rewards()).unwrap();
-        let table = Table::new(&patterns, 0.9).unwrap();
+        let table = PatternTable::new(&patterns, 0.9).unwrap();
         // 2⁴ sets of open sides. Walls and the goal have the moves of an enclosed cell.
         assert_eq!(table.moves.count, 16);
         assert!(table.rewards.count < 40 && patterns.count() > 100);
-        let own = Table::filled(&patterns, 0.9, false).unwrap();
+        let own = PatternTable::filled(&patterns, 0.9, false).unwrap();
         assert_eq!((own.moves.count as usize, own.rewards.count as usize), (patterns.count(), patterns.count()));
         // Both tables describe the same patterns.
         let row = |half: &Half, number: u32| {
@@ -277,7 +277,7 @@ mod tests {
             half.numbers[number as usize * length..][..length].to_vec()
         };
         for p in 0..patterns.count() {
-            let of = |table: &Table| {
+            let of = |table: &PatternTable| {
                 let number = u32::from(table.number[p]);
                 let moves = number >> table.shift;
                 let offset = table.offset[moves as usize * row_stride(5)..][..row_stride(5)].to_vec();

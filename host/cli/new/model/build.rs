@@ -1,0 +1,1 @@
+../../../../examples/own-model/build.rs

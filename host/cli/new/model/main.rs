@@ -1,0 +1,1 @@
+../../../../examples/own-model/src/main.rs
