@@ -13,7 +13,7 @@ macro_rules! instances {
     ($suite:ident, $($name:literal: $case:ident,)*) => {$(
         $suite.add(concat!($name, "::f32_u32"), $case::<f32, u32>);
         $suite.add(concat!($name, "::f64_u64"), $case::<f64, u64>);
-        if let Which::Gpu(_) = $suite.which {
+        if let crate::Which::Gpu(_) = $suite.which {
             $suite.add(concat!($name, "::f32_u64"), $case::<f32, u64>);
             $suite.add(concat!($name, "::f64_u32"), $case::<f64, u32>);
         }

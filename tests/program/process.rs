@@ -99,6 +99,23 @@ fn methods_on_devices_stop() {
     ends_soon("24", &options.each_ref().map(|options| &options[..]));
 }
 
+#[test]
+fn many_models_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let grid = slow_grid(folder.path(), "20");
+    for device in ["cpu", "emulated"] {
+        let output =
+            interrupted(&["mdp", "solve-many", &grid, &grid, "--device", device, "--json", "--epsilon", "1e-3"]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{device}: {errors}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        for model in report["models"].as_array().unwrap() {
+            assert_eq!(model["status"], "interrupted", "{device}");
+            assert!(model["bound"].as_f64().unwrap() > 1e-3, "{device}: {}", model["bound"]);
+        }
+    }
+}
+
 /// A launch on the emulator takes too long to wait for: it is abandoned.
 #[test]
 fn emulated_launches_stop() {

@@ -10,6 +10,7 @@ use warpkov_common::io::output::atomic_write;
 use warpkov_mdp::io::{self as formats, Format};
 use warpkov_mdp::many::{Many, Named, solve_many_sparse};
 use warpkov_mdp::options::{Limits, Precision, SolveOptions, Target};
+use warpkov_mdp::solution::Status;
 use warpkov_runtime::choose::DeviceChoice;
 
 use super::{Error, Outcome};
@@ -143,5 +144,10 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
         }
         None => print(&many, options.json, out)?,
     }
-    Ok(if many.solved() { Outcome::Success } else { Outcome::Negative })
+    let interrupted = solutions.iter().any(|solution| solution.run.status == Status::Interrupted);
+    Ok(match many.solved() {
+        true => Outcome::Success,
+        false if interrupted => Outcome::Interrupted,
+        false => Outcome::Negative,
+    })
 }

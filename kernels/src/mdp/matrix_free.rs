@@ -272,8 +272,8 @@ impl Many {
         }
         let ends = thread::sync_threads_or(ends);
 
-        let (mut sweep, mut met) = (0, false);
-        loop {
+        let mut sweep = 0;
+        let met = loop {
             let mut all = Change::<f64>::NONE;
             let mut state = own;
             while state < states {
@@ -292,14 +292,14 @@ impl Many {
             let fall = block::reduce(all.fall, f64::NEG_INFINITY, f64::max);
             let size = if ends { greatest.max(fall) } else { (greatest + fall) / 2.0 };
             sweep += 1;
-            met = size < bound || greatest.max(fall) <= 0.0;
+            let met = size < bound || greatest.max(fall) <= 0.0;
             // The reduction is valid in the first warp: thread 0 decides for the block.
             let done = thread::sync_threads_or(thread::thread_idx_x() == 0 && (met || sweep == max_sweeps));
             (old, new) = (new, old);
             if done {
-                break;
+                break met;
             }
-        }
+        };
         if old != 2 * first {
             let mut state = own;
             while state < states {
