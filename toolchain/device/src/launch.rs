@@ -2,7 +2,7 @@
 //!
 //! [`Device`] has two implementations: the [`Emulator`](crate::emulator::Emulator) of this crate and the GPUs of
 //! `warpkov-cuda`. The launcher that `#[kernel]` generates is generic over `Device`, so one program or test serves
-//! both. It packs the arguments into a [`Call`]; the kernel itself is compiled once, in the crate that defines it.
+//! both. It packs the arguments into a `Call`; the kernel itself is compiled once, in the crate that defines it.
 //!
 //! ```
 //! use warpkov_device::emulator::Emulator;
