@@ -16,8 +16,8 @@ if ! command -v chromium >/dev/null && command -v apt-get >/dev/null; then
     as_root apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
 fi
 
-# The flags and features of scripts/test.sh: others would document all again.
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --features metis
+# The command of scripts/test.sh: another would document all again.
+scripts/examples.py --workspace --features metis --quiet
 rm -rf "$out/commands"
 "$WARPKOV" man --format markdown "$out/commands" >/dev/null
 tool=(--quiet --locked --manifest-path book/tool/Cargo.toml --target-dir "$out/tool")

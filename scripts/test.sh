@@ -28,7 +28,8 @@ trap 'rm -f "$log"; [[ -z $(jobs -p) ]] || kill $(jobs -p)' EXIT
     step scripts/test-mpi.sh
 } >"$log" 2>&1 &
 beside=$!
-RUSTDOCFLAGS="-D warnings" step cargo doc --workspace --no-deps --features metis
+# `cargo doc`, and the examples of the items that it documents.
+step scripts/examples.py --workspace --features metis
 step scripts/test-learn.sh
 step scripts/book.sh
 step scripts/ptx-report.sh

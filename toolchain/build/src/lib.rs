@@ -77,19 +77,23 @@
 //!
 //! | module | task |
 //! | --- | --- |
-//! | [`compiler`] | finds a Rust compiler for GPU code |
+//! | `compiler` | finds a Rust compiler for GPU code |
 //! | `source` | locates or writes the crate to compile |
 //! | `compile` | compiles it once for each baseline |
-//! | [`ptx`] | parses, links and splits PTX modules |
-//! | [`audit`], `divergence` | reject PTX that would fail or hang on a GPU |
-//! | [`assemble`] | assembles machine code, kernel by kernel |
+//! | `ptx` | parses, links and splits PTX modules |
+//! | `audit`, `divergence` | reject PTX that would fail or hang on a GPU |
+//! | `assemble` | assembles machine code, kernel by kernel |
 //! | `table` | writes the table: PTX, machine code and signatures of the kernels |
 
+#[doc(hidden)]
 pub mod assemble;
+#[doc(hidden)]
 pub mod audit;
 mod compile;
+#[doc(hidden)]
 pub mod compiler;
 mod divergence;
+#[doc(hidden)]
 pub mod ptx;
 mod source;
 mod table;
@@ -106,6 +110,14 @@ use source::Source;
 use table::Compiled;
 
 /// A target of the compilation: GPUs of one compute capability and all higher ones.
+///
+/// ```
+/// use warpkov_build::Baseline;
+///
+/// // GPUs from Ampere on, and machine code for no GPU but the A100.
+/// let baseline = Baseline { machine: vec![80], ..Baseline::ampere() };
+/// assert_eq!((baseline.sm, baseline.ptx), (80, (7, 4)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Baseline {
     /// The lowest compute capability that runs the code: 80 for 8.0.
@@ -118,12 +130,24 @@ pub struct Baseline {
 
 impl Baseline {
     /// `sm_80` with PTX 7.4: GPUs from Ampere on, drivers from CUDA 11.4 on.
+    ///
+    /// ```
+    /// use warpkov_build::Baseline;
+    ///
+    /// assert_eq!(Baseline::ampere().machine, [80, 86, 89]);
+    /// ```
     #[must_use]
     pub fn ampere() -> Self {
         Self { sm: 80, ptx: (7, 4), machine: vec![80, 86, 89] }
     }
 
     /// `sm_90` with PTX 8.0: GPUs from Hopper on, drivers from CUDA 12.0 on.
+    ///
+    /// ```
+    /// use warpkov_build::Baseline;
+    ///
+    /// assert_eq!(Baseline::hopper().machine, [90, 100, 120]);
+    /// ```
     #[must_use]
     pub fn hopper() -> Self {
         Self { sm: 90, ptx: (8, 0), machine: vec![90, 100, 120] }
@@ -131,6 +155,16 @@ impl Baseline {
 }
 
 /// The kernels to compile and their baselines.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+/// use warpkov_build::{Baseline, Builder};
+///
+/// fn main() -> ExitCode {
+///     let builder: Builder = warpkov_build::module("src/kernels.rs");
+///     builder.baselines([Baseline::hopper()]).build()
+/// }
+/// ```
 #[must_use]
 pub struct Builder {
     source: Source,
@@ -138,6 +172,10 @@ pub struct Builder {
 }
 
 /// A complete build script that compiles one [`module`]: `warpkov_build::kernels!("src/kernels.rs");`.
+///
+/// ```no_run
+/// warpkov_build::kernels!("src/kernels.rs");
+/// ```
 #[macro_export]
 macro_rules! kernels {
     ($file:literal) => {
@@ -149,6 +187,12 @@ macro_rules! kernels {
 
 /// Compiles the kernels in a module of the calling build script's crate, with its submodules:
 /// `module("src/kernels.rs")`.
+///
+/// ```no_run
+/// fn main() -> std::process::ExitCode {
+///     warpkov_build::module("src/kernels.rs").build()
+/// }
+/// ```
 pub fn module(file: impl Into<PathBuf>) -> Builder {
     Builder::new(Source::Module(file.into()))
 }
@@ -159,6 +203,12 @@ pub fn module(file: impl Into<PathBuf>) -> Builder {
 ///
 /// ```text
 /// #![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx, asm_experimental_arch))]
+/// ```
+///
+/// ```no_run
+/// fn main() -> std::process::ExitCode {
+///     warpkov_build::package("../kernels").build()
+/// }
 /// ```
 pub fn package(folder: impl Into<PathBuf>) -> Builder {
     Builder::new(Source::Package(folder.into()))
@@ -171,6 +221,14 @@ impl Builder {
 
     /// Replaces the default baselines, [`Baseline::ampere`] and [`Baseline::hopper`]. A GPU runs the newest one that it
     /// supports.
+    ///
+    /// ```no_run
+    /// use warpkov_build::Baseline;
+    ///
+    /// fn main() -> std::process::ExitCode {
+    ///     warpkov_build::module("src/kernels.rs").baselines([Baseline::hopper()]).build()
+    /// }
+    /// ```
     pub fn baselines(mut self, baselines: impl IntoIterator<Item = Baseline>) -> Self {
         self.baselines = baselines.into_iter().collect();
         self.baselines.sort_by_key(|baseline| baseline.sm);
@@ -178,6 +236,12 @@ impl Builder {
     }
 
     /// Compiles the kernels and writes the table. An error becomes an error message of cargo.
+    ///
+    /// ```no_run
+    /// fn main() -> std::process::ExitCode {
+    ///     warpkov_build::package(".").build()
+    /// }
+    /// ```
     #[must_use]
     pub fn build(self) -> ExitCode {
         match self.run() {

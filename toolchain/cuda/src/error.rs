@@ -7,6 +7,13 @@ use crate::driver;
 /// An error of opening or using a GPU. The message says what to do.
 ///
 /// Compute capabilities and versions are (major, minor).
+///
+/// ```
+/// use warpkov_cuda::CudaError;
+///
+/// let error = CudaError::BadOrdinal { ordinal: 4, count: 2 };
+/// assert_eq!(error.to_string(), "there is no GPU 4: this machine has 2, numbered from 0");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaError {
@@ -206,6 +213,13 @@ pub(crate) fn from_cust(call: &'static str) -> impl FnOnce(cust::error::CudaErro
 }
 
 /// A number of bytes as text with a unit: `1.50 GiB`, `1.5 MiB`, `300 bytes`.
+///
+/// ```
+/// use warpkov_cuda::size;
+///
+/// assert_eq!(size(3 << 29), "1.50 GiB");
+/// assert_eq!(size(300), "300 bytes");
+/// ```
 #[must_use]
 pub fn size(bytes: u64) -> String {
     const MIB: f64 = 1024.0 * 1024.0;

@@ -10,6 +10,19 @@ use crate::driver::{Driver, Handle};
 use crate::error::{CudaError, check};
 
 /// The device code in a binary. The build script writes it and [`modules!`](crate::modules) includes it.
+///
+/// ```
+/// # use warpkov_cuda::*;
+/// # // Two streams of DEFLATE with three bytes each.
+/// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
+/// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
+/// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+/// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
+/// // `MODULES` is that of `modules!`.
+/// let baselines: Vec<u32> = MODULES.baselines.iter().map(|baseline| baseline.sm).collect();
+/// assert_eq!((MODULES.compiler, baselines), (Ok("rustc 1.96.0"), vec![90]));
+/// # Ok::<(), CudaError>(())
+/// ```
 pub struct Modules {
     /// Version of the compiler that produced the device code, such as `rustc 1.96.0 (…)`; or the reason why there is
     /// none.
@@ -24,6 +37,14 @@ pub struct Modules {
 /// The device code of the calling crate: an expression of type [`Modules`](crate::Modules), for a `static`.
 ///
 /// It includes a file that the crate's build script writes through `warpkov_build`.
+///
+/// ```
+/// # const _: &str = stringify! {
+/// use warpkov_cuda::Modules;
+///
+/// static MODULES: Modules = warpkov_cuda::modules!();
+/// # };
+/// ```
 #[macro_export]
 macro_rules! modules {
     () => {
@@ -32,6 +53,18 @@ macro_rules! modules {
 }
 
 /// Device code for one compute capability and all higher ones.
+///
+/// ```
+/// # use warpkov_cuda::*;
+/// # // Two streams of DEFLATE with three bytes each.
+/// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
+/// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
+/// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+/// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
+/// let baseline = &MODULES.baselines[0];
+/// assert_eq!((baseline.sm, baseline.ptx, baseline.machine), (90, (8, 0), &[90][..]));
+/// # Ok::<(), CudaError>(())
+/// ```
 pub struct Baseline {
     /// The lowest compute capability that runs the code: 10·major + minor, as in `sm_80`.
     pub sm: u32,
@@ -47,6 +80,18 @@ pub struct Baseline {
 }
 
 /// One kernel of a [`Baseline`].
+///
+/// ```
+/// # use warpkov_cuda::*;
+/// # // Two streams of DEFLATE with three bytes each.
+/// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
+/// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
+/// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+/// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
+/// let entry: &Entry = MODULES.baselines[0].entry("axpy_f32")?;
+/// assert_eq!(entry.params, [4, 4, 8, 8]);
+/// # Ok::<(), CudaError>(())
+/// ```
 pub struct Entry {
     /// Name of the entry point.
     pub name: &'static str,
@@ -62,6 +107,20 @@ impl Baseline {
     ///
     /// # Errors
     /// [`CudaError::NoKernel`] if there is none.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_cuda::*;
+    /// # // Two streams of DEFLATE with three bytes each.
+    /// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
+    /// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
+    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+    /// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
+    /// let baseline = &MODULES.baselines[0];
+    /// assert_eq!(baseline.entry("axpy_f32")?.name, "axpy_f32");
+    /// assert!(matches!(baseline.entry("axpy_f64"), Err(CudaError::NoKernel { sm: 90, .. })));
+    /// # Ok::<(), CudaError>(())
+    /// ```
     pub fn entry(&self, name: &str) -> Result<&'static Entry, CudaError> {
         match self.entries.binary_search_by(|entry| entry.name.cmp(name)) {
             Ok(at) => Ok(&self.entries[at]),
@@ -73,6 +132,19 @@ impl Baseline {
     ///
     /// # Errors
     /// [`CudaError::NoPtx`] if the binary is damaged.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_cuda::*;
+    /// # // Two streams of DEFLATE with three bytes each.
+    /// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
+    /// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
+    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+    /// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
+    /// let baseline = &MODULES.baselines[0];
+    /// assert_eq!(baseline.text(baseline.entry("axpy_f32")?)?, "ptx");
+    /// # Ok::<(), CudaError>(())
+    /// ```
     pub fn text(&self, entry: &Entry) -> Result<String, CudaError> {
         String::from_utf8(self.unpack(entry, 0)?).map_err(|error| damaged(entry, &error))
     }
@@ -84,6 +156,19 @@ impl Baseline {
     ///
     /// # Panics
     /// If `at ≥ self.machine.len()`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_cuda::*;
+    /// # // Two streams of DEFLATE with three bytes each.
+    /// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
+    /// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
+    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+    /// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
+    /// let baseline = &MODULES.baselines[0];
+    /// assert_eq!(baseline.machine_code(baseline.entry("axpy_f32")?, 0)?, b"elf");
+    /// # Ok::<(), CudaError>(())
+    /// ```
     pub fn machine_code(&self, entry: &Entry, at: usize) -> Result<Vec<u8>, CudaError> {
         self.unpack(entry, 1 + at)
     }
@@ -99,6 +184,17 @@ impl Baseline {
 impl Modules {
     /// Registers per thread of the kernel `entry` in its machine code for GPUs of compute capability `sm` (10·major +
     /// minor). `None` if there is no such kernel or machine code.
+    ///
+    /// ```
+    /// # use warpkov_cuda::*;
+    /// # // Two streams of DEFLATE with three bytes each.
+    /// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
+    /// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
+    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+    /// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
+    /// assert_eq!(MODULES.registers("axpy_f32", 80), None, "there is no machine code for `sm_80`");
+    /// # Ok::<(), CudaError>(())
+    /// ```
     #[must_use]
     pub fn registers(&self, entry: &str, sm: u32) -> Option<u32> {
         self.attribute(entry, sm, 0x2f)
@@ -106,6 +202,17 @@ impl Modules {
 
     /// Bytes of stack per thread of the kernel `entry` in its machine code for GPUs of compute capability `sm`: arrays
     /// in local memory, and spilled registers. `None` if there is no such kernel or machine code.
+    ///
+    /// ```
+    /// # use warpkov_cuda::*;
+    /// # // Two streams of DEFLATE with three bytes each.
+    /// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
+    /// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
+    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+    /// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
+    /// assert_eq!(MODULES.stack_bytes("axpy_f32", 80), None, "there is no machine code for `sm_80`");
+    /// # Ok::<(), CudaError>(())
+    /// ```
     #[must_use]
     pub fn stack_bytes(&self, entry: &str, sm: u32) -> Option<u32> {
         self.attribute(entry, sm, 0x11)

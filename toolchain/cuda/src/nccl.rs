@@ -75,6 +75,15 @@ pub fn get() -> Result<&'static Nccl, CudaError> {
 ///
 /// # Errors
 /// [`CudaError::NoNccl`] if there is none.
+///
+/// # Examples
+/// ```
+/// # use warpkov_cuda::*;
+/// match nccl_version() {
+///     Ok(version) => println!("NCCL {version}"),
+///     Err(error) => assert!(matches!(error, CudaError::NoNccl { .. })),
+/// }
+/// ```
 pub fn nccl_version() -> Result<String, CudaError> {
     let nccl = get()?;
     Ok(format!("{}, {}", version_text(nccl.version), nccl.file.display()))

@@ -2,7 +2,19 @@
 //!
 //! [`Device`] has two implementations: the [`Emulator`](crate::emulator::Emulator) of this crate and the GPUs of
 //! `warpkov-cuda`. The launcher that `#[kernel]` generates is generic over `Device`, so one program or test serves
-//! both. It packs the arguments into a [`Call`]; the kernel itself is compiled once, in the crate that defines it.
+//! both. It packs the arguments into a `Call`; the kernel itself is compiled once, in the crate that defines it.
+//!
+//! ```
+//! use warpkov_device::emulator::Emulator;
+//! use warpkov_device::launch::{Buffer, Device};
+//!
+//! let device = Emulator::default();
+//! let mut x = device.upload(&[1, 2, 3])?;
+//! assert_eq!(x.len(), 3);
+//! device.clear(&mut x)?;
+//! assert_eq!(device.to_vec(&x)?, [0, 0, 0]);
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 
 use core::fmt;
 use core::ops::{Add, Div, Mul, Range, Rem, Sub};
@@ -10,6 +22,14 @@ use core::ops::{Add, Div, Mul, Range, Rem, Sub};
 use crate::device::{DeviceCopy, Offset};
 
 /// Extent of a grid or of a block in x, y and z.
+///
+/// ```
+/// use warpkov_device::launch::{Dim3, Shape};
+///
+/// let shape = Shape::new(Dim3 { x: 4, y: 3, z: 1 }, 256);
+/// assert_eq!(shape.grid.count(), 12);
+/// assert_eq!(shape.block, Dim3::from(256));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dim3 {
     /// Extent in x, the fastest-varying dimension.
@@ -22,6 +42,12 @@ pub struct Dim3 {
 
 impl Dim3 {
     /// `x·y·z`.
+    ///
+    /// ```
+    /// use warpkov_device::launch::Dim3;
+    ///
+    /// assert_eq!(Dim3 { x: 4, y: 3, z: 2 }.count(), 24);
+    /// ```
     pub fn count(self) -> u64 {
         u64::from(self.x) * u64::from(self.y) * u64::from(self.z)
     }
@@ -34,6 +60,13 @@ impl From<u32> for Dim3 {
 }
 
 /// The shape of a launch.
+///
+/// ```
+/// use warpkov_device::launch::Shape;
+///
+/// let shape = Shape::cover(1000, 256).with_shared(4096);
+/// assert_eq!((shape.grid.x, shape.block.x, shape.shared_bytes), (4, 256, 4096));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Blocks in the grid.
@@ -50,6 +83,13 @@ pub struct Shape {
 
 impl Shape {
     /// `blocks` blocks of `threads` threads each, without dynamic shared memory.
+    ///
+    /// ```
+    /// use warpkov_device::launch::{Dim3, Shape};
+    ///
+    /// let shape = Shape::new(8, Dim3 { x: 16, y: 16, z: 1 });
+    /// assert_eq!((shape.grid.count(), shape.block.count()), (8, 256));
+    /// ```
     pub fn new(blocks: impl Into<Dim3>, threads: impl Into<Dim3>) -> Self {
         Self { grid: blocks.into(), block: threads.into(), shared_bytes: 0, resident: false, overlapping: false }
     }
@@ -57,6 +97,13 @@ impl Shape {
     /// One thread per element: ⌈`elements` / `threads`⌉ blocks of `threads` threads, at least one block.
     ///
     /// A grid has at most 2³¹ − 1 blocks in x. A launch with more fails.
+    ///
+    /// ```
+    /// use warpkov_device::launch::Shape;
+    ///
+    /// assert_eq!(Shape::cover(1000, 256).grid.x, 4);
+    /// assert_eq!(Shape::cover(0, 256).grid.x, 1);
+    /// ```
     pub fn cover(elements: u64, threads: u32) -> Self {
         let blocks = elements.div_ceil(u64::from(threads)).max(1);
         Self::new(u32::try_from(blocks).unwrap_or(u32::MAX), threads)
@@ -67,17 +114,37 @@ impl Shape {
     ///
     /// Blocks beyond that limit would wait for earlier ones to end. Fewer blocks with more work each pay for their
     /// start and for their reduction once.
+    ///
+    /// ```
+    /// use warpkov_device::launch::Shape;
+    ///
+    /// let shape = Shape::grid_stride(1_000_000, 256);
+    /// assert!(shape.resident && shape.grid.x == 3907);
+    /// ```
     pub fn grid_stride(elements: u64, threads: u32) -> Self {
         Self { resident: true, ..Self::cover(elements, threads) }
     }
 
     /// The same shape for a grid that may start before the previous launch ends. The kernel must call
     /// [`grid::wait`](crate::device::grid::wait); its documentation then has an *Overlapping* part.
+    ///
+    /// ```
+    /// use warpkov_device::launch::Shape;
+    ///
+    /// assert!(Shape::new(1, 32).overlapping().overlapping);
+    /// ```
     pub fn overlapping(self) -> Self {
         Self { overlapping: true, ..self }
     }
 
     /// Dimensions that have an extent above 1, at least 1.
+    ///
+    /// ```
+    /// use warpkov_device::launch::{Dim3, Shape};
+    ///
+    /// assert_eq!(Shape::new(8, 32).dimensions(), 1);
+    /// assert_eq!(Shape::new(8, Dim3 { x: 32, y: 4, z: 1 }).dimensions(), 2);
+    /// ```
     #[must_use]
     pub fn dimensions(&self) -> u32 {
         let [grid, block] = [self.grid, self.block];
@@ -89,12 +156,19 @@ impl Shape {
     }
 
     /// The same shape with `bytes` of dynamic shared memory per block.
+    ///
+    /// ```
+    /// use warpkov_device::launch::Shape;
+    ///
+    /// assert_eq!(Shape::new(8, 32).with_shared(1024).shared_bytes, 1024);
+    /// ```
     pub fn with_shared(self, bytes: u32) -> Self {
         Self { shared_bytes: bytes, ..self }
     }
 }
 
 /// A kernel argument in the form that [`Device::launch`] takes.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub enum Arg {
     /// A buffer.
@@ -145,6 +219,7 @@ impl Arg {
 
 /// A number in a kernel's contract: the length of a buffer, a scalar argument, or the extent of a launch. Operations neither wrap nor
 /// panic: results are within 0 and 2¹²⁸ − 1.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Extent(pub u128);
 
@@ -214,6 +289,7 @@ impl Rem for Extent {
 }
 
 /// A type that a contract may count with.
+#[doc(hidden)]
 pub trait Number: Copy {
     /// The number; 0 in place of a negative one.
     fn extent(self) -> u128;
@@ -244,6 +320,29 @@ impl Number for bool {
 }
 
 /// A requirement of a kernel's contract that a launch does not meet.
+///
+/// ```
+/// use warpkov_device::device::prelude::*;
+/// use warpkov_device::emulator::{Emulator, EmulatorError};
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// #[kernel(requires(x.len() >= n))]
+/// fn fill(n: u32, x: GlobalMut<u32>) {
+///     let i = thread::index_1d() as usize;
+///     if i < n as usize {
+///         x.set(i, 7);
+///     }
+/// }
+///
+/// let device = Emulator::default();
+/// let mut x = device.zeros(3)?;
+/// // SAFETY: the launcher compares the length.
+/// let result = unsafe { fill(&device, Shape::cover(4, 32), 4, &mut x) };
+/// let Err(EmulatorError::Unmet(unmet)) = result else { panic!("the buffer is too short") };
+/// assert_eq!((unmet.kernel, unmet.requirement.as_str()), ("fill", "x.len() >= n"));
+/// assert_eq!(unmet.sides, [("x.len()".to_owned(), 3), ("n".to_owned(), 4)]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
     /// The kernel.
@@ -297,6 +396,7 @@ impl fmt::Display for Unmet {
 impl std::error::Error for Unmet {}
 
 /// A launch, as a typed launcher passes it to [`Device::launch`].
+#[doc(hidden)]
 pub struct Call<'a> {
     /// Name of the kernel in the source, such as `axpy`.
     pub kernel: &'static str,
@@ -314,27 +414,71 @@ pub struct Call<'a> {
 ///
 /// # Safety
 /// The arguments are those of a launch of this instance. Its buffers are in host memory and outlive the call.
+#[doc(hidden)]
 pub type Thread = unsafe fn(&[Arg]);
 
 /// Device memory: `len` elements of `T`.
+///
+/// ```
+/// # use warpkov_device::emulator::Emulator;
+/// # use warpkov_device::launch::*;
+/// let device = Emulator::default();
+/// let buffer = device.zeros::<f32>(3)?;
+/// assert_eq!(buffer.len(), 3);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub trait Buffer<T: DeviceCopy> {
     /// Number of elements.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// assert_eq!(device.zeros::<f32>(3)?.len(), 3);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn len(&self) -> usize;
     /// Whether the buffer has no elements.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// assert!(device.zeros::<f32>(0)?.is_empty());
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
     /// The buffer as a kernel argument.
+    #[doc(hidden)]
     fn arg(&self) -> Arg;
 }
 
 /// Indices below a bound, in device memory: the argument for [`Indices`](crate::device::safe::Indices).
+///
+/// ```
+/// # use warpkov_device::emulator::Emulator;
+/// # use warpkov_device::launch::*;
+/// let device = Emulator::default();
+/// let indices = IndexBuffer::upload(&device, &[2, 0, 1], 3)?;
+/// assert_eq!((indices.len(), indices.below()), (3, 3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct IndexBuffer<B> {
     buffer: B,
     below: u32,
 }
 
 /// Why an [`IndexBuffer`] cannot be made.
+///
+/// ```
+/// # use warpkov_device::emulator::Emulator;
+/// # use warpkov_device::launch::*;
+/// let device = Emulator::default();
+/// let error = IndexBuffer::upload(&device, &[2, 3], 3).err();
+/// assert_eq!(error.map(|error| error.to_string()).as_deref(), Some("index 1 is 3, expected a number below 3"));
+/// ```
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError<E> {
     /// An index is not below the bound.
@@ -357,6 +501,15 @@ impl<B: Buffer<u32>> IndexBuffer<B> {
     ///
     /// # Errors
     /// An index is not, or the device fails.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// assert!(IndexBuffer::upload(&device, &[2, 0, 1], 3).is_ok());
+    /// assert!(IndexBuffer::upload(&device, &[2, 3], 3).is_err());
+    /// ```
     pub fn upload<D: Device<Buffer<u32> = B>>(
         device: &D,
         indices: &[u32],
@@ -369,21 +522,46 @@ impl<B: Buffer<u32>> IndexBuffer<B> {
     }
 
     /// Number of indices.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// assert_eq!(IndexBuffer::upload(&device, &[2, 0], 3)?.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.buffer.len()
     }
 
     /// Whether there is no index.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// assert!(IndexBuffer::upload(&device, &[], 3)?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The bound.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// assert_eq!(IndexBuffer::upload(&device, &[2, 0], 3)?.below(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn below(&self) -> u32 {
         self.below
     }
 
     /// The buffer as a kernel argument.
+    #[doc(hidden)]
     pub fn arg(&self) -> Arg {
         self.buffer.arg()
     }
@@ -391,6 +569,16 @@ impl<B: Buffer<u32>> IndexBuffer<B> {
 
 /// A sparse matrix in compressed rows in device memory: the argument for [`SparseRows`](crate::device::safe::SparseRows). Its upload has
 /// checked it, and nothing can write it later. The parameters are the types of its buffers: of row pointers, columns and values.
+///
+/// ```
+/// # use warpkov_device::emulator::Emulator;
+/// # use warpkov_device::launch::*;
+/// let device = Emulator::default();
+/// // The rows are (1, 0, 0, 2) and (0, 4, 0, 0).
+/// let matrix = SparseBuffer::upload(&device, &[0_u32, 2, 3], &[0, 3, 1], &[1.0, 2.0, 4.0], 4)?;
+/// assert_eq!((matrix.rows(), matrix.columns(), matrix.value().len()), (2, 4, 3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct SparseBuffer<P, C, V> {
     ptr: P,
     col: C,
@@ -400,6 +588,14 @@ pub struct SparseBuffer<P, C, V> {
 }
 
 /// Why a [`SparseBuffer`] cannot be made.
+///
+/// ```
+/// # use warpkov_device::emulator::Emulator;
+/// # use warpkov_device::launch::*;
+/// let device = Emulator::default();
+/// let result = SparseBuffer::upload(&device, &[0_u32, 2, 3], &[0, 4, 1], &[1.0, 2.0, 4.0], 4);
+/// assert!(matches!(result, Err(SparseError::Column { entry: 1, column: 4, columns: 4 })));
+/// ```
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SparseError<E> {
     /// There are no row pointers.
@@ -453,6 +649,18 @@ impl SparseBuffer<(), (), ()> {
     /// # Errors
     /// `ptr` is empty, descends, or ends behind the last entry; a column is not below `columns`; there are not as many values as
     /// columns; or the device fails.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// // The rows are (1, 0, 0, 2) and (0, 4, 0, 0).
+    /// let matrix = SparseBuffer::upload(&device, &[0_u32, 2, 3], &[0, 3, 1], &[1.0, 2.0, 4.0], 4)?;
+    /// assert_eq!(device.to_vec(matrix.col())?, [0, 3, 1]);
+    /// assert!(SparseBuffer::upload(&device, &[0_u32, 2, 1], &[0, 3, 1], &[1.0, 2.0, 4.0], 4).is_err(), "row 1 ends before it begins");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[allow(
         clippy::new_ret_no_self,
         clippy::type_complexity,
@@ -485,26 +693,76 @@ impl SparseBuffer<(), (), ()> {
 
 impl<P, C, V> SparseBuffer<P, C, V> {
     /// Number of rows.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// // The rows are (1, 0, 0, 2) and (0, 4, 0, 0).
+    /// let matrix = SparseBuffer::upload(&device, &[0_u32, 2, 3], &[0, 3, 1], &[1.0, 2.0, 4.0], 4)?;
+    /// assert_eq!(matrix.rows(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn rows(&self) -> usize {
         self.rows
     }
 
     /// Number of columns.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// // The rows are (1, 0, 0, 2) and (0, 4, 0, 0).
+    /// let matrix = SparseBuffer::upload(&device, &[0_u32, 2, 3], &[0, 3, 1], &[1.0, 2.0, 4.0], 4)?;
+    /// assert_eq!(matrix.columns(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn columns(&self) -> u32 {
         self.columns
     }
 
     /// Row pointers.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// // The rows are (1, 0, 0, 2) and (0, 4, 0, 0).
+    /// let matrix = SparseBuffer::upload(&device, &[0_u32, 2, 3], &[0, 3, 1], &[1.0, 2.0, 4.0], 4)?;
+    /// assert_eq!(device.to_vec(matrix.ptr())?, [0, 2, 3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn ptr(&self) -> &P {
         &self.ptr
     }
 
     /// Column of each entry.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// // The rows are (1, 0, 0, 2) and (0, 4, 0, 0).
+    /// let matrix = SparseBuffer::upload(&device, &[0_u32, 2, 3], &[0, 3, 1], &[1.0, 2.0, 4.0], 4)?;
+    /// assert_eq!(device.to_vec(matrix.col())?, [0, 3, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn col(&self) -> &C {
         &self.col
     }
 
     /// Value of each entry.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// // The rows are (1, 0, 0, 2) and (0, 4, 0, 0).
+    /// let matrix = SparseBuffer::upload(&device, &[0_u32, 2, 3], &[0, 3, 1], &[1.0, 2.0, 4.0], 4)?;
+    /// assert_eq!(device.to_vec(matrix.value())?, [1.0, 2.0, 4.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn value(&self) -> &V {
         &self.value
     }
@@ -516,6 +774,29 @@ impl<P, C, V> SparseBuffer<P, C, V> {
 /// [`stage`](Device::stage) and [`beside`](Device::beside) overlap with others. Launches and copies to the device may return before they have
 /// executed. [`download`](Device::download) and [`synchronize`](Device::synchronize) wait for all operations submitted
 /// before.
+///
+/// ```
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+/// use warpkov_device::device::{Global, GlobalMut, kernel, thread};
+///
+/// #[kernel]
+/// fn double(x: Global<f32>, y: GlobalMut<f32>) {
+///     let i = thread::index_1d() as usize;
+///     y.set(i, 2.0 * x.get(i));
+/// }
+///
+/// /// 2x, on any device.
+/// fn doubled<D: Device>(device: &D, x: &[f32]) -> Result<Vec<f32>, D::Error> {
+///     let (x_there, mut y) = (device.upload(x)?, device.zeros(x.len())?);
+///     // SAFETY: both buffers have one element per thread.
+///     unsafe { double(device, Shape::new(x.len() as u32, 1), &x_there, &mut y)? };
+///     device.to_vec(&y)
+/// }
+///
+/// assert_eq!(doubled(&Emulator::default(), &[1.0, 2.5])?, [2.0, 5.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub trait Device {
     /// Errors of this device. An error of a launch may be returned by a later call.
     type Error: std::error::Error + From<Unmet> + Send + Sync + 'static;
@@ -529,15 +810,41 @@ pub trait Device {
     type Graph;
 
     /// A buffer of `len` elements, all bytes zero.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// assert_eq!(device.to_vec(&device.zeros::<f32>(2)?)?, [0.0, 0.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn zeros<T: DeviceCopy>(&self, len: usize) -> Result<Self::Buffer<T>, Self::Error>;
 
     /// A buffer of `len` elements of unspecified value, which a kernel writes before one reads them. By default, all
     /// bytes are zero.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// let mut x = device.uninitialised(2)?;
+    /// device.write(&mut x, &[1, 2])?;
+    /// assert_eq!(device.to_vec(&x)?, [1, 2]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn uninitialised<T: DeviceCopy>(&self, len: usize) -> Result<Self::Buffer<T>, Self::Error> {
         self.zeros(len)
     }
 
     /// A buffer that holds a copy of `source`.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// assert_eq!(device.to_vec(&device.upload(&[1, 2])?)?, [1, 2]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn upload<T: DeviceCopy>(&self, source: &[T]) -> Result<Self::Buffer<T>, Self::Error>;
 
     /// A buffer of `ends.last()` elements, filled piece by piece: the host fills a piece while the device copies the
@@ -548,6 +855,16 @@ pub trait Device {
     ///
     /// # Panics
     /// If `ends` is not ascending.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// let x = device.upload_pieces(&[2, 5], |piece, elements| elements.fill(piece as u32))?;
+    /// assert_eq!(device.to_vec(&x)?, [0, 0, 1, 1, 1]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn upload_pieces<T: DeviceCopy>(
         &self,
         ends: &[usize],
@@ -566,24 +883,100 @@ pub trait Device {
     ///
     /// # Panics
     /// If their lengths differ.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// let mut x = device.zeros(2)?;
+    /// device.write(&mut x, &[1, 2])?;
+    /// assert_eq!(device.to_vec(&x)?, [1, 2]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn write<T: DeviceCopy>(&self, target: &mut Self::Buffer<T>, source: &[T]) -> Result<(), Self::Error>;
 
     /// Sets every byte of `buffer` to zero.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// let mut x = device.upload(&[1, 2])?;
+    /// device.clear(&mut x)?;
+    /// assert_eq!(device.to_vec(&x)?, [0, 0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn clear<T: DeviceCopy>(&self, buffer: &mut Self::Buffer<T>) -> Result<(), Self::Error>;
 
     /// Copies the first `target.len()` elements of `buffer` to the host.
     ///
     /// # Panics
     /// If `target` is longer than `buffer`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// let (x, mut first) = (device.upload(&[1, 2, 3])?, [0; 2]);
+    /// device.download(&x, &mut first)?;
+    /// assert_eq!(first, [1, 2]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn download<T: DeviceCopy>(&self, buffer: &Self::Buffer<T>, target: &mut [T]) -> Result<(), Self::Error>;
 
     /// Waits until all operations submitted so far have executed.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// # use warpkov_device::device::{GlobalMut, kernel, thread};
+    /// #[kernel]
+    /// fn increment(x: GlobalMut<u32>) {
+    ///     let i = thread::index_1d() as usize;
+    ///     x.set(i, x.get(i) + 1);
+    /// }
+    ///
+    /// let device = Emulator::default();
+    /// let mut x = device.zeros(2)?;
+    /// // SAFETY: `x` has one element per thread.
+    /// unsafe { increment(&device, Shape::new(1, 2), &mut x)? };
+    /// device.synchronize()?;
+    /// // The kernel has ended.
+    /// assert_eq!(device.to_vec(&x)?, [1, 1]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn synchronize(&self) -> Result<(), Self::Error>;
 
     /// Moves `source` to memory from which [`stage`](Device::stage) copies.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// let (source, mut x) = (device.pin(vec![1, 2, 3])?, device.zeros(2)?);
+    /// let event = device.record_event()?;
+    /// // SAFETY: no operation since the event uses `x`.
+    /// unsafe { device.stage(&source, 1..3, &mut x, &event)? };
+    /// assert_eq!(device.to_vec(&x)?, [2, 3]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn pin<T: DeviceCopy>(&self, source: Vec<T>) -> Result<Self::Pinned<T>, Self::Error>;
 
     /// An event that completes when all operations submitted so far have executed.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// let (source, mut x) = (device.pin(vec![1, 2, 3])?, device.zeros(2)?);
+    /// let event = device.record_event()?;
+    /// // SAFETY: no operation since the event uses `x`.
+    /// unsafe { device.stage(&source, 1..3, &mut x, &event)? };
+    /// assert_eq!(device.to_vec(&x)?, [2, 3]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn record_event(&self) -> Result<Self::Event, Self::Error>;
 
     /// Copies the elements `range` of `source` to the start of `target`, concurrently with operations submitted since
@@ -597,6 +990,19 @@ pub trait Device {
     ///
     /// # Safety
     /// No operation submitted between `after` and this call uses `target`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// let (source, mut x) = (device.pin(vec![1, 2, 3])?, device.zeros(2)?);
+    /// let event = device.record_event()?;
+    /// // SAFETY: no operation since the event uses `x`.
+    /// unsafe { device.stage(&source, 1..3, &mut x, &event)? };
+    /// assert_eq!(device.to_vec(&x)?, [2, 3]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     unsafe fn stage<T: DeviceCopy>(
         &self,
         source: &Self::Pinned<T>,
@@ -615,6 +1021,32 @@ pub trait Device {
     /// No operation of one closure writes memory that the other reads or writes, but for atomic operations of both. The
     /// closures submit launches, [`clear`](Self::clear), copies, and exchanges with other devices, but do not call
     /// [`stage`](Self::stage) or this method.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// # use warpkov_device::device::{GlobalMut, kernel, thread};
+    /// #[kernel]
+    /// fn increment(x: GlobalMut<u32>) {
+    ///     let i = thread::index_1d() as usize;
+    ///     x.set(i, x.get(i) + 1);
+    /// }
+    ///
+    /// let device = Emulator::default();
+    /// let mut buffers = (device.zeros(2)?, device.zeros(2)?);
+    /// let shape = Shape::new(1, 2);
+    /// // SAFETY: each part has a buffer of its own, with one element per thread.
+    /// unsafe {
+    ///     device.beside(
+    ///         &mut buffers,
+    ///         |(x, _)| increment(&device, shape, x),
+    ///         |(_, y)| increment(&device, shape, y),
+    ///     )?;
+    /// }
+    /// assert_eq!((device.to_vec(&buffers.0)?, device.to_vec(&buffers.1)?), (vec![1, 1], vec![1, 1]));
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     unsafe fn beside<C>(
         &self,
         context: &mut C,
@@ -632,6 +1064,7 @@ pub trait Device {
     /// # Safety
     /// `call.args` match the parameters of `call.entry` and `call.thread`, every buffer belongs to this device, and the
     /// kernel's own *Safety* section holds for these arguments.
+    #[doc(hidden)]
     unsafe fn launch(&self, call: Call<'_>) -> Result<(), Self::Error>;
 
     /// Records the operations that `work` submits, without executing them. `work` may call [`launch`](Self::launch) and
@@ -639,15 +1072,73 @@ pub trait Device {
     ///
     /// The host needs more time to submit a launch than a small kernel needs to run; it submits a graph at once. A
     /// device that cannot record returns `None` without calling `work`.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// # use warpkov_device::device::{GlobalMut, kernel, thread};
+    /// #[kernel]
+    /// fn increment(x: GlobalMut<u32>) {
+    ///     let i = thread::index_1d() as usize;
+    ///     x.set(i, x.get(i) + 1);
+    /// }
+    ///
+    /// let device = Emulator::default();
+    /// let mut x = device.zeros(2)?;
+    /// // SAFETY: `x` has one element per thread.
+    /// let mut work = || unsafe { increment(&device, Shape::new(1, 2), &mut x) };
+    /// match device.capture(&mut work)? {
+    ///     // SAFETY: `x` still exists.
+    ///     Some(graph) => unsafe { device.launch_graph(&graph)? },
+    ///     // The emulator records nothing.
+    ///     None => work()?,
+    /// }
+    /// assert_eq!(device.to_vec(&x)?, [1, 1]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn capture(&self, work: impl FnOnce() -> Result<(), Self::Error>) -> Result<Option<Self::Graph>, Self::Error>;
 
     /// Submits the recorded operations.
     ///
     /// # Safety
     /// All recorded buffers still exist, and the safety conditions of the recorded launches hold again.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// # use warpkov_device::device::{GlobalMut, kernel, thread};
+    /// #[kernel]
+    /// fn increment(x: GlobalMut<u32>) {
+    ///     let i = thread::index_1d() as usize;
+    ///     x.set(i, x.get(i) + 1);
+    /// }
+    ///
+    /// let device = Emulator::default();
+    /// let mut x = device.zeros(2)?;
+    /// // SAFETY: `x` has one element per thread.
+    /// let mut work = || unsafe { increment(&device, Shape::new(1, 2), &mut x) };
+    /// match device.capture(&mut work)? {
+    ///     // SAFETY: `x` still exists.
+    ///     Some(graph) => unsafe { device.launch_graph(&graph)? },
+    ///     // The emulator records nothing.
+    ///     None => work()?,
+    /// }
+    /// assert_eq!(device.to_vec(&x)?, [1, 1]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     unsafe fn launch_graph(&self, graph: &Self::Graph) -> Result<(), Self::Error>;
 
     /// Copies all of `buffer` to a new vector.
+    ///
+    /// ```
+    /// # use warpkov_device::emulator::Emulator;
+    /// # use warpkov_device::launch::*;
+    /// let device = Emulator::default();
+    /// let x = device.upload(&[0.5, 1.5])?;
+    /// assert_eq!(device.to_vec(&x)?, [0.5, 1.5]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     fn to_vec<T: DeviceCopy>(&self, buffer: &Self::Buffer<T>) -> Result<Vec<T>, Self::Error> {
         let mut target = vec![T::zeroed(); buffer.len()];
         self.download(buffer, &mut target)?;

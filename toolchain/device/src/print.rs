@@ -46,6 +46,26 @@
 //! [`std::fmt`]. Values are [`Printed`]. A name or a `$` in the braces does not compile, nor does a number of values other than the format's.
 
 /// A value that a kernel can print: a number, a `bool` or a `char`.
+///
+/// ```
+/// # use warpkov_device::device::{prelude::*, safe::*};
+/// # use warpkov_device::{emulator::Emulator, launch::*, print};
+/// fn show(value: impl print::Printed) {
+///     device_println!("{}", value);
+/// }
+///
+/// #[kernel(safe)]
+/// fn tell(x: Slice<u32>) {
+///     show(x.get(0));
+/// }
+///
+/// # let device = Emulator::default();
+/// let x = device.upload(&[7_u32])?;
+/// let (result, text) = print::captured(|| tell(&device, Shape::new(1, 32), &x));
+/// result?;
+/// assert_eq!(text.lines().next(), Some("7"));
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub trait Printed: Copy {
     /// The value as it is written to a message.
     #[doc(hidden)]
@@ -98,6 +118,22 @@ printed! {
 }
 
 /// Prints a line from a kernel: `device_println!("x[{}] is {:.3}", i, x)`. See [`print`](crate::print).
+///
+/// ```
+/// # use warpkov_device::device::{prelude::*, safe::*};
+/// # use warpkov_device::{emulator::Emulator, launch::*, print};
+/// #[kernel(safe)]
+/// fn tell(x: Slice<u32>) {
+///     device_println!("x[0] is {:03}, {:#x}", x.get(0), x.get(0));
+/// }
+///
+/// # let device = Emulator::default();
+/// let x = device.upload(&[7_u32])?;
+/// let (result, text) = print::captured(|| tell(&device, Shape::new(1, 32), &x));
+/// result?;
+/// assert_eq!(text.lines().next(), Some("x[0] is 007, 0x7"));
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[macro_export]
 macro_rules! device_println {
     ($format:literal $(, $value:expr)* $(,)?) => {{
@@ -108,6 +144,21 @@ macro_rules! device_println {
 
 /// Stops the kernel unless a condition holds: `device_assert!(i < n)`, or `device_assert!(i < n, "i is {}", i)`. The launch is an error
 /// that names kernel, block, thread, line and message. See [`print`](crate::print).
+///
+/// ```
+/// # use warpkov_device::device::{prelude::*, safe::*};
+/// # use warpkov_device::{emulator::Emulator, launch::*, print};
+/// #[kernel(safe)]
+/// fn tell(x: Slice<u32>) {
+///     device_assert!(x.get(0) < 7, "it is {}", x.get(0));
+/// }
+///
+/// # let device = Emulator::default();
+/// let x = device.upload(&[7_u32])?;
+/// let error = tell(&device, Shape::new(1, 32), &x).unwrap_err().to_string();
+/// assert!(error.contains("assertion failed: it is 7"), "{error}");
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[macro_export]
 macro_rules! device_assert {
     ($condition:expr $(,)?) => {
@@ -429,6 +480,22 @@ mod host {
     }
 
     /// Calls `work`, and returns what kernels print meanwhile to this thread in place of the standard output.
+    ///
+    /// ```
+    /// # use warpkov_device::device::{prelude::*, safe::*};
+    /// # use warpkov_device::{emulator::Emulator, launch::*, print};
+    /// #[kernel(safe)]
+    /// fn tell(x: Slice<u32>) {
+    ///     device_println!("{}", x.get(0));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// let x = device.upload(&[7_u32])?;
+    /// let (result, text) = print::captured(|| tell(&device, Shape::new(1, 32), &x));
+    /// result?;
+    /// assert_eq!(text.lines().next(), Some("7"));
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     pub fn captured<R>(work: impl FnOnce() -> R) -> (R, String) {
         /// Restores what was there, also if `work` panics.
         struct Restore(Option<String>);
@@ -472,6 +539,16 @@ mod host {
     }
 
     /// A failed assertion of a kernel on a GPU.
+    ///
+    /// ```
+    /// use warpkov_device::launch::Dim3;
+    /// use warpkov_device::print::Failed;
+    ///
+    /// let at = |x| Dim3 { x, y: 0, z: 0 };
+    /// let (file, message) = ("kernels.rs".to_owned(), "i < n".to_owned());
+    /// let failed = Failed { kernel: 0, block: at(2), thread: at(5), file, line: 7, message };
+    /// assert_eq!(failed.to_string(), "block (2, 0, 0), thread (5, 0, 0): assertion failed: i < n, at kernels.rs:7");
+    /// ```
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Failed {
         /// Number of the kernel, as the host has written it.

@@ -36,6 +36,16 @@ fn clear(bytes: &mut [u8]) {
 /// Memory of a [`Gpu`](super::Gpu): `len` elements of `T`, freed when dropped.
 ///
 /// The GPU stays open as long as one of its buffers exists.
+///
+/// ```no_run
+/// # use warpkov_cuda::*;
+/// # use warpkov_device::launch::*;
+/// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+/// let gpu = Gpu::open(0, &MODULES)?;
+/// let buffer: GpuBuffer<f32> = gpu.upload(&[0.5, 1.5])?;
+/// assert_eq!((buffer.len(), gpu.to_vec(&buffer)?), (2, vec![0.5, 1.5]));
+/// # Ok::<(), CudaError>(())
+/// ```
 pub struct GpuBuffer<T> {
     /// Freed by [`Core::free`].
     bytes: ManuallyDrop<DeviceBuffer<u8>>,
@@ -76,6 +86,20 @@ pub(super) enum Memory {
 
 /// Elements in host memory from which a [`Gpu`](super::Gpu) copies asynchronously. The memory is page-locked if the
 /// driver grants that.
+///
+/// ```no_run
+/// # use warpkov_cuda::*;
+/// # use warpkov_device::launch::*;
+/// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+/// let gpu = Gpu::open(0, &MODULES)?;
+/// let source: Pinned<u32> = gpu.pin(vec![1, 2, 3])?;
+/// let mut target = gpu.zeros(2)?;
+/// let event = gpu.record_event()?;
+/// // SAFETY: no operation since the event uses `target`.
+/// unsafe { gpu.stage(&source, 1..3, &mut target, &event)? };
+/// assert_eq!(gpu.to_vec(&target)?, [2, 3]);
+/// # Ok::<(), CudaError>(())
+/// ```
 pub struct Pinned<T> {
     elements: Elements<T>,
     core: Rc<Core>,

@@ -100,6 +100,20 @@ pub(super) struct Shared {
 /// Operations in progress on the side stream of a GPU: see [`Communicator::start`].
 ///
 /// Dropping it without a call of [`wait`](Self::wait) has the same effect.
+///
+/// ```no_run
+/// # use warpkov_cuda::*;
+/// # use warpkov_device::launch::*;
+/// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+/// let mut sums = gpu.upload(&[0.5, 1.5])?;
+/// // SAFETY: all ranks do the same, and nothing else uses the buffer until the end of the wait.
+/// let request: Request = unsafe { ranks.start(|| ranks.all_reduce(&mut sums, 0..2, Reduction::Sum)) }?;
+/// // Other operations of the GPU overlap with the exchange until here.
+/// request.wait()?;
+/// println!("{:?}", gpu.to_vec(&sums)?);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct Request {
     shared: Rc<Shared>,
@@ -108,6 +122,18 @@ pub struct Request {
 }
 
 /// An operation that combines the numbers of all ranks, element by element.
+///
+/// ```no_run
+/// # use warpkov_cuda::*;
+/// # use warpkov_device::launch::*;
+/// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+/// let mut number = gpu.upload(&[ranks.rank()])?;
+/// // SAFETY: all ranks reduce one number.
+/// unsafe { ranks.all_reduce(&mut number, 0..1, Reduction::Max) }?;
+/// assert_eq!(gpu.to_vec(&number)?, [ranks.size() - 1]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// The sum, in an order of NCCL's choice: floating-point sums are the same on all ranks and may differ between
@@ -138,6 +164,15 @@ mod sealed {
 }
 
 /// Numbers that [`Communicator::all_reduce`] combines: `f32`, `f64`, `i32`, `i64`, `u32`, `u64`.
+///
+/// ```no_run
+/// # use warpkov_cuda::*;
+/// /// The sum of one number of each rank.
+/// fn sum<T: Reducible>(ranks: &Communicator, number: &mut GpuBuffer<T>) -> Result<(), CudaError> {
+///     // SAFETY: all ranks reduce one number.
+///     unsafe { ranks.all_reduce(number, 0..1, Reduction::Sum) }
+/// }
+/// ```
 pub trait Reducible: DeviceCopy + sealed::Sealed {}
 
 macro_rules! reducible {
@@ -159,6 +194,15 @@ impl Communicator {
     ///
     /// # Errors
     /// There is no NCCL library, or it finds no network interface.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// match Communicator::unique_id() {
+    ///     Ok(id) => println!("for the other ranks: {id:02x?}"),
+    ///     Err(error) => println!("{error}"),
+    /// }
+    /// ```
     pub fn unique_id() -> Result<[u8; 128], CudaError> {
         let nccl = nccl::get()?;
         let mut id = UniqueId([0; 128]);
@@ -178,6 +222,18 @@ impl Communicator {
     ///
     /// # Panics
     /// If `rank ≥ size`, or `size` exceeds `i32::MAX`.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+    /// let gpu = Gpu::open(0, &MODULES)?;
+    /// let id = Communicator::unique_id()?;
+    /// let alone = Communicator::new(&gpu, &id, 0, 1, std::time::Duration::from_secs(60))?;
+    /// assert_eq!((alone.rank(), alone.size()), (0, 1));
+    /// # Ok::<(), CudaError>(())
+    /// ```
     pub fn new(gpu: &Gpu, id: &[u8; 128], rank: u32, size: u32, timeout: Duration) -> Result<Self, CudaError> {
         assert!(rank < size && i32::try_from(size).is_ok(), "rank {rank} of {size}");
         let nccl = nccl::get()?;
@@ -213,18 +269,45 @@ impl Communicator {
     }
 
     /// The rank, in 0..size.
+    ///
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// println!("rank {} of {}", ranks.rank(), ranks.size());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.shared.rank
     }
 
     /// The number of ranks.
+    ///
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// assert!(ranks.rank() < ranks.size());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn size(&self) -> u32 {
         self.shared.size
     }
 
     /// The longest wait for other ranks.
+    ///
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// println!("waits of at most {:?}", ranks.timeout());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.shared.timeout
@@ -245,6 +328,20 @@ impl Communicator {
     /// # Safety
     /// The other ranks take part with the same operation, as their next one: to every send belongs a receive with the
     /// same number of bytes. Both buffers belong to the communicator's GPU.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// let (next, previous) = ((ranks.rank() + 1) % ranks.size(), (ranks.rank() + ranks.size() - 1) % ranks.size());
+    /// let (mine, mut theirs) = (gpu.upload(&[ranks.rank()])?, gpu.zeros(1)?);
+    /// // SAFETY: each rank sends one number to the next, and receives one from the previous.
+    /// unsafe { ranks.exchange(&mine, &[(next, 0..1)], &mut theirs, &[(previous, 0..1)]) }?;
+    /// assert_eq!(gpu.to_vec(&theirs)?, [previous]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub unsafe fn exchange<T: DeviceCopy>(
         &self,
         source: &GpuBuffer<T>,
@@ -267,6 +364,20 @@ impl Communicator {
     ///
     /// # Safety
     /// As for `exchange`.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// let (next, previous) = ((ranks.rank() + 1) % ranks.size(), (ranks.rank() + ranks.size() - 1) % ranks.size());
+    /// let mut numbers = gpu.upload(&[ranks.rank(), 0])?;
+    /// // SAFETY: each rank sends one number to the next, and receives one from the previous.
+    /// unsafe { ranks.exchange_in_place(&mut numbers, &[(next, 0..1)], &[(previous, 1..2)]) }?;
+    /// assert_eq!(gpu.to_vec(&numbers)?, [ranks.rank(), previous]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub unsafe fn exchange_in_place<T: DeviceCopy>(
         &self,
         buffer: &mut GpuBuffer<T>,
@@ -293,6 +404,19 @@ impl Communicator {
     /// # Safety
     /// All ranks call this as their next operation with the same type, length and reduction. The buffer belongs to the
     /// communicator's GPU.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// let mut number = gpu.upload(&[ranks.rank()])?;
+    /// // SAFETY: all ranks reduce one number.
+    /// unsafe { ranks.all_reduce(&mut number, 0..1, Reduction::Max) }?;
+    /// assert_eq!(gpu.to_vec(&number)?, [ranks.size() - 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub unsafe fn all_reduce<T: Reducible>(
         &self,
         buffer: &mut GpuBuffer<T>,
@@ -324,6 +448,21 @@ impl Communicator {
     /// # Safety
     /// All ranks call this as their next operation with the same type and `part`. The buffer belongs to the
     /// communicator's GPU.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// let mut numbers = vec![0; ranks.size() as usize];
+    /// numbers[ranks.rank() as usize] = 10 * ranks.rank();
+    /// let mut buffer = gpu.upload(&numbers)?;
+    /// // SAFETY: all ranks have one number.
+    /// unsafe { ranks.all_gather(&mut buffer, 0, 1) }?;
+    /// assert!(gpu.to_vec(&buffer)?.into_iter().eq((0..ranks.size()).map(|rank| 10 * rank)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub unsafe fn all_gather<T: DeviceCopy>(
         &self,
         buffer: &mut GpuBuffer<T>,
@@ -354,6 +493,19 @@ impl Communicator {
     /// # Safety
     /// All ranks call this as their next operation with the same type, length and root. The buffer belongs to the
     /// communicator's GPU.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// let mut number = gpu.upload(&[ranks.rank()])?;
+    /// // SAFETY: all ranks have one number, and the same root.
+    /// unsafe { ranks.broadcast(&mut number, 0..1, 0) }?;
+    /// assert_eq!(gpu.to_vec(&number)?, [0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub unsafe fn broadcast<T: DeviceCopy>(
         &self,
         buffer: &mut GpuBuffer<T>,
@@ -380,6 +532,21 @@ impl Communicator {
     /// # Safety
     /// Until the request is waited for, or dropped, no other operation writes the memory that `work` sends, and none
     /// reads or writes the memory that it receives. A request that is forgotten counts as never waited for.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// let mut sums = gpu.upload(&[0.5, 1.5])?;
+    /// // SAFETY: all ranks do the same, and nothing else uses the buffer until the end of the wait.
+    /// let request = unsafe { ranks.start(|| ranks.all_reduce(&mut sums, 0..2, Reduction::Sum)) }?;
+    /// // Other operations of the GPU overlap with the exchange until here.
+    /// request.wait()?;
+    /// println!("{:?}", gpu.to_vec(&sums)?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub unsafe fn start(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Request, CudaError> {
         self.shared.usable()?;
         let (event, submitted) = self.shared.core.aside(work)?;
@@ -397,6 +564,24 @@ impl Communicator {
     /// # Safety
     /// No operation of `work` writes memory that another one of them reads or writes. All ranks call this as their next
     /// operation, with operations that match.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// let (mut sum, mut largest) = (gpu.upload(&[0.5])?, gpu.upload(&[ranks.rank()])?);
+    /// // SAFETY: the operations use different buffers, and all ranks do the same.
+    /// unsafe {
+    ///     ranks.group(|| {
+    ///         ranks.all_reduce(&mut sum, 0..1, Reduction::Sum)?;
+    ///         ranks.all_reduce(&mut largest, 0..1, Reduction::Max)
+    ///     })?;
+    /// }
+    /// assert_eq!(gpu.to_vec(&largest)?, [ranks.size() - 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub unsafe fn group(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<(), CudaError> {
         /// Ends the group, also when `work` panics.
         struct Reset<'a>(&'a Cell<bool>);
@@ -421,6 +606,16 @@ impl Communicator {
     /// # Errors
     /// The wait took longer than the timeout; the communicator has failed; or the GPU failed while it executed the
     /// operations. The communicator is then aborted.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// ranks.synchronize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.shared.usable()?;
         self.shared.core.enter()?;
@@ -431,6 +626,17 @@ impl Communicator {
     ///
     /// # Errors
     /// As for [`synchronize`](Self::synchronize).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// let event = gpu.record_event()?;
+    /// ranks.wait_event(&event, std::time::Duration::from_secs(1))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn wait_event(&self, event: &Event, timeout: Duration) -> Result<(), CudaError> {
         let Shared { core, .. } = &*self.shared;
         self.shared.usable()?;
@@ -449,6 +655,18 @@ impl Communicator {
     ///
     /// # Errors
     /// It has failed. It is then aborted.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// if let Err(error) = ranks.check() {
+    ///     println!("the communicator was aborted: {error}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn check(&self) -> Result<(), CudaError> {
         self.shared.usable()?;
         self.shared.state("ncclCommGetAsyncError").map(drop).map_err(|error| self.shared.fail(error))
@@ -456,6 +674,16 @@ impl Communicator {
 
     /// Ends the communicator at once: operations in progress end with undefined results, and later ones return
     /// [`CudaError::Aborted`]. The other ranks learn of it by their timeouts.
+    ///
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// ranks.abort();
+    /// assert!(matches!(ranks.check(), Err(CudaError::Aborted { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn abort(&self) {
         if self.shared.usable().is_ok() {
             self.shared.fail(CudaError::Aborted { rank: self.rank(), size: self.size() });
@@ -468,6 +696,21 @@ impl Request {
     ///
     /// # Errors
     /// A driver call fails.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, ranks: &Communicator) -> Result<(), CudaError> {
+    /// let mut sums = gpu.upload(&[0.5, 1.5])?;
+    /// // SAFETY: all ranks do the same, and nothing else uses the buffer until the end of the wait.
+    /// let request = unsafe { ranks.start(|| ranks.all_reduce(&mut sums, 0..2, Reduction::Sum)) }?;
+    /// // Other operations of the GPU overlap with the exchange until here.
+    /// request.wait()?;
+    /// println!("{:?}", gpu.to_vec(&sums)?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn wait(mut self) -> Result<(), CudaError> {
         self.join()
     }

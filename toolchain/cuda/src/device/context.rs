@@ -53,6 +53,16 @@ pub(super) struct Slot {
 
 /// A thread that creates or destroys contexts. Dropping this value joins the thread, so that the process does not exit
 /// while the driver is at work.
+///
+/// ```no_run
+/// # use warpkov_cuda::*;
+/// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+/// let starting: Background = Gpu::start(0, &MODULES);
+/// // The program reads its input meanwhile.
+/// let gpu = Gpu::open(0, &MODULES)?;
+/// drop(starting);
+/// # Ok::<(), CudaError>(())
+/// ```
 #[must_use]
 pub struct Background(Option<JoinHandle<()>>);
 

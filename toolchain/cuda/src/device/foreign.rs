@@ -15,6 +15,17 @@ use super::context::PrimaryContext;
 use crate::error::{CudaError, check, from_cust};
 
 /// A stream for copies between the host and memory of other libraries.
+///
+/// ```no_run
+/// # use warpkov_cuda::*;
+/// let foreign: Foreign = Foreign::open(0)?;
+/// let buffer = foreign.upload(&[1, 2, 3])?;
+/// let mut bytes = [0; 3];
+/// // SAFETY: the buffer has three bytes, and nothing writes to them.
+/// unsafe { foreign.download(buffer.address(), &mut bytes) }?;
+/// assert_eq!(bytes, [1, 2, 3]);
+/// # Ok::<(), CudaError>(())
+/// ```
 pub struct Foreign {
     /// Destroyed while the context is current.
     stream: ManuallyDrop<Stream>,
@@ -36,6 +47,14 @@ impl Foreign {
     ///
     /// # Errors
     /// There is no such GPU, or a driver call fails.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// let foreign = Foreign::open(0)?;
+    /// println!("a stream for other libraries: {:#x}", foreign.stream());
+    /// # Ok::<(), CudaError>(())
+    /// ```
     pub fn open(ordinal: u32) -> Result<Self, CudaError> {
         let context = PrimaryContext::of(ordinal)?;
         let stream = || Stream::new(StreamFlags::NON_BLOCKING, None).map_err(from_cust("cuStreamCreate"));
@@ -44,6 +63,13 @@ impl Foreign {
     }
 
     /// The stream as the driver's functions take it (`CUstream`). It lives as long as this value.
+    ///
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// let foreign = Foreign::open(0)?;
+    /// println!("a stream for other libraries: {:#x}", foreign.stream());
+    /// # Ok::<(), CudaError>(())
+    /// ```
     #[must_use]
     pub fn stream(&self) -> usize {
         self.stream.as_inner() as usize
@@ -56,6 +82,18 @@ impl Foreign {
     ///
     /// # Errors
     /// A driver call fails.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// let foreign = Foreign::open(0)?;
+    /// let buffer = foreign.upload(&[1, 2, 3])?;
+    /// let mut bytes = [0; 3];
+    /// // SAFETY: the buffer has three bytes, and nothing writes to them.
+    /// unsafe { foreign.download(buffer.address(), &mut bytes) }?;
+    /// assert_eq!(bytes, [1, 2, 3]);
+    /// # Ok::<(), CudaError>(())
+    /// ```
     pub unsafe fn download(&self, address: u64, target: &mut [u8]) -> Result<(), CudaError> {
         if target.is_empty() {
             return Ok(());
@@ -77,6 +115,18 @@ impl Foreign {
     ///
     /// # Errors
     /// [`CudaError::OutOfMemory`], or a driver call fails.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// let foreign = Foreign::open(0)?;
+    /// let buffer = foreign.upload(&[1, 2, 3])?;
+    /// let mut bytes = [0; 3];
+    /// // SAFETY: the buffer has three bytes, and nothing writes to them.
+    /// unsafe { foreign.download(buffer.address(), &mut bytes) }?;
+    /// assert_eq!(bytes, [1, 2, 3]);
+    /// # Ok::<(), CudaError>(())
+    /// ```
     pub fn upload(&self, source: &[u8]) -> Result<SharedBuffer, CudaError> {
         let failed = |error| match error {
             cust::error::CudaError::OutOfMemory => lacking(source.len() as u64, "an array"),
@@ -100,6 +150,17 @@ impl Drop for Foreign {
 }
 
 /// Device memory for other libraries, freed when dropped, by any thread.
+///
+/// ```no_run
+/// # use warpkov_cuda::*;
+/// let foreign = Foreign::open(0)?;
+/// let buffer: SharedBuffer = foreign.upload(&[1, 2, 3])?;
+/// let mut bytes = [0; 3];
+/// // SAFETY: the buffer has three bytes, and nothing writes to them.
+/// unsafe { foreign.download(buffer.address(), &mut bytes) }?;
+/// assert_eq!(bytes, [1, 2, 3]);
+/// # Ok::<(), CudaError>(())
+/// ```
 pub struct SharedBuffer {
     /// Freed while the context is current.
     bytes: ManuallyDrop<DeviceBuffer<u8>>,
@@ -114,12 +175,27 @@ unsafe impl Sync for SharedBuffer {}
 
 impl SharedBuffer {
     /// The address of the memory; 0 if there are no bytes.
+    ///
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// let foreign = Foreign::open(0)?;
+    /// assert_ne!(foreign.upload(&[1, 2, 3])?.address(), 0);
+    /// assert_eq!(foreign.upload(&[])?.address(), 0);
+    /// # Ok::<(), CudaError>(())
+    /// ```
     #[must_use]
     pub fn address(&self) -> u64 {
         if self.bytes.is_empty() { 0 } else { self.bytes.as_device_ptr().as_raw() }
     }
 
     /// The ordinal of the GPU.
+    ///
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// let foreign = Foreign::open(0)?;
+    /// assert_eq!(foreign.upload(&[1, 2, 3])?.ordinal(), 0);
+    /// # Ok::<(), CudaError>(())
+    /// ```
     #[must_use]
     pub fn ordinal(&self) -> u32 {
         self.context.ordinal

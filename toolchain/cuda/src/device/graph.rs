@@ -12,6 +12,19 @@ use crate::driver::Handle;
 use crate::error::{CudaError, check};
 
 /// A CUDA event: a point in the stream of a [`Gpu`](super::Gpu).
+///
+/// ```no_run
+/// # use warpkov_cuda::*;
+/// # use warpkov_device::launch::*;
+/// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+/// let gpu = Gpu::open(0, &MODULES)?;
+/// let (source, mut target) = (gpu.pin(vec![1, 2, 3])?, gpu.zeros(2)?);
+/// let event: Event = gpu.record_event()?;
+/// // SAFETY: no operation since the event uses `target`.
+/// unsafe { gpu.stage(&source, 1..3, &mut target, &event)? };
+/// assert_eq!(gpu.to_vec(&target)?, [2, 3]);
+/// # Ok::<(), CudaError>(())
+/// ```
 pub struct Event {
     event: Handle,
     core: Rc<Core>,
@@ -34,6 +47,21 @@ impl Drop for Event {
 }
 
 /// An executable CUDA graph of work captured from the stream of a [`Gpu`](super::Gpu).
+///
+/// ```no_run
+/// # use warpkov_cuda::*;
+/// # use warpkov_device::launch::*;
+/// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+/// let gpu = Gpu::open(0, &MODULES)?;
+/// let mut buffer = gpu.upload(&[1, 2])?;
+/// let graph: Option<Graph> = gpu.capture(|| gpu.clear(&mut buffer))?;
+/// if let Some(graph) = graph {
+///     // SAFETY: the buffer still exists.
+///     unsafe { gpu.launch_graph(&graph)? };
+/// }
+/// assert_eq!(gpu.to_vec(&buffer)?, [0, 0]);
+/// # Ok::<(), CudaError>(())
+/// ```
 pub struct Graph {
     /// `CUgraphExec`.
     executable: Handle,

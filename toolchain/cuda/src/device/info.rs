@@ -11,6 +11,16 @@ use crate::error::{CudaError, check, from_cust};
 use crate::module::{Code, Modules, choose};
 
 /// Properties of a GPU, as [`Gpu::list`] reports them.
+///
+/// ```no_run
+/// # use warpkov_cuda::*;
+/// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+/// for info in Gpu::list(&MODULES)? {
+///     let DeviceInfo { name, total_bytes, .. } = info;
+///     println!("{name}: {}", size(total_bytes));
+/// }
+/// # Ok::<(), CudaError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeviceInfo {
     /// Ordinal, from 0, in the driver's order (`CUDA_VISIBLE_DEVICES` applies).

@@ -55,6 +55,16 @@ use crate::module::Modules;
 ///
 /// A `Gpu` and its buffers are not `Send`: they stay on the thread that opened it. Several may be open at a time, on
 /// one thread or on several.
+///
+/// ```no_run
+/// # use warpkov_cuda::*;
+/// # use warpkov_device::launch::*;
+/// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+/// let gpu = Gpu::open(0, &MODULES)?;
+/// let buffer = gpu.upload(&[1, 2])?;
+/// println!("{} holds {:?}", gpu.name(), gpu.to_vec(&buffer)?);
+/// # Ok::<(), CudaError>(())
+/// ```
 pub struct Gpu {
     core: Rc<Core>,
 }
@@ -93,6 +103,15 @@ impl Gpu {
     ///
     /// # Errors
     /// There is no driver, no GPU with this ordinal, or no device code for it; or a driver call fails.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_cuda::*;
+    /// static NONE: Modules = Modules { compiler: Err("no rust-src"), assembler: None, baselines: &[] };
+    ///
+    /// // There is no driver, no GPU, or no device code.
+    /// assert!(Gpu::open(0, &NONE).is_err());
+    /// ```
     pub fn open(ordinal: u32, modules: &'static Modules) -> Result<Self, CudaError> {
         let (context, program) = PrimaryContext::open(ordinal, modules)?;
         context.enter()?;
@@ -126,6 +145,16 @@ impl Gpu {
     /// Initialises the driver and creates the context of GPU `ordinal` on a background thread; this takes about 0.3 s.
     ///
     /// A later [`open`](Self::open) waits for the remainder and reports any error.
+    ///
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+    /// let starting = Gpu::start(0, &MODULES);
+    /// // The program reads its input meanwhile.
+    /// let gpu = Gpu::open(0, &MODULES)?;
+    /// # drop(starting);
+    /// # Ok::<(), CudaError>(())
+    /// ```
     pub fn start(ordinal: u32, modules: &'static Modules) -> Background {
         // If the thread cannot be created, `open` does all of this.
         Background::new(move || drop(PrimaryContext::open(ordinal, modules)))
@@ -135,6 +164,13 @@ impl Gpu {
     ///
     /// The driver needs 0.1 s to release a context when the process exits. Calling this while other work remains hides
     /// half of that time. The context of an open GPU is released when the GPU is dropped.
+    ///
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// let stopping = Gpu::stop();
+    /// // The program writes its output meanwhile.
+    /// drop(stopping);
+    /// ```
     pub fn stop() -> Background {
         let contexts = PrimaryContext::take_all();
         Background::new(move || drop(contexts))
@@ -144,6 +180,15 @@ impl Gpu {
     ///
     /// # Errors
     /// There is no driver or no GPU, or a driver call fails.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_cuda::*;
+    /// match Gpu::count() {
+    ///     Ok(count) => assert!(count >= 1),
+    ///     Err(error) => println!("{error}"),
+    /// }
+    /// ```
     pub fn count() -> Result<u32, CudaError> {
         driver::get()?;
         // SAFETY: cuInit may be called any number of times; "the Flags parameter must be 0". `cust::init` would hide
@@ -159,6 +204,17 @@ impl Gpu {
     ///
     /// # Errors
     /// As for [`count`](Self::count).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+    /// for info in Gpu::list(&MODULES)? {
+    ///     let DeviceInfo { name, total_bytes, .. } = info;
+    ///     println!("{name}: {}", size(total_bytes));
+    /// }
+    /// # Ok::<(), CudaError>(())
+    /// ```
     pub fn list(modules: &'static Modules) -> Result<Vec<DeviceInfo>, CudaError> {
         (0..Self::count()?).map(|ordinal| info::info(ordinal, modules)).collect()
     }
@@ -167,6 +223,15 @@ impl Gpu {
     ///
     /// # Errors
     /// There is no driver.
+    ///
+    /// # Examples
+    /// ```
+    /// # use warpkov_cuda::*;
+    /// match Gpu::driver_version() {
+    ///     Ok((major, minor)) => println!("a driver for CUDA {major}.{minor}"),
+    ///     Err(error) => assert!(error.to_string().contains("driver"), "{error}"),
+    /// }
+    /// ```
     pub fn driver_version() -> Result<(u32, u32), CudaError> {
         driver::get()?;
         let version = CudaApiVersion::get().map_err(from_cust("cuDriverGetVersion"))?;
@@ -174,6 +239,15 @@ impl Gpu {
     }
 
     /// The ordinal with which the GPU was opened.
+    ///
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+    /// let gpu = Gpu::open(0, &MODULES)?;
+    /// assert_eq!(gpu.ordinal(), 0);
+    /// # Ok::<(), CudaError>(())
+    /// ```
     #[must_use]
     pub fn ordinal(&self) -> u32 {
         self.core.context.ordinal
@@ -183,11 +257,30 @@ impl Gpu {
     ///
     /// # Errors
     /// If the driver does not tell.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+    /// let gpu = Gpu::open(0, &MODULES)?;
+    /// println!("{} at {}", gpu.name(), gpu.pci()?);
+    /// # Ok::<(), CudaError>(())
+    /// ```
     pub fn pci(&self) -> Result<String, CudaError> {
         info::pci(info::cuda_device(self.ordinal())?)
     }
 
     /// Name and ordinal: "NVIDIA H200 (cuda:0)".
+    ///
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+    /// let gpu = Gpu::open(0, &MODULES)?;
+    /// assert!(gpu.name().ends_with("(cuda:0)"));
+    /// # Ok::<(), CudaError>(())
+    /// ```
     #[must_use]
     pub fn name(&self) -> String {
         let PrimaryContext { device, ordinal, .. } = &*self.core.context;
@@ -199,6 +292,17 @@ impl Gpu {
     ///
     /// # Errors
     /// A driver call fails.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+    /// let gpu = Gpu::open(0, &MODULES)?;
+    /// let (free, total) = gpu.memory()?;
+    /// println!("{} of {} are free", size(free), size(total));
+    /// # Ok::<(), CudaError>(())
+    /// ```
     pub fn memory(&self) -> Result<(u64, u64), CudaError> {
         self.core.enter()?;
         let (free, total) = mem_get_info().map_err(from_cust("cuMemGetInfo"))?;
@@ -213,6 +317,17 @@ impl Gpu {
     ///
     /// # Errors
     /// [`CudaError::OutOfMemory`], or a driver call fails.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+    /// let gpu = Gpu::open(0, &MODULES)?;
+    /// gpu.reserve(1 << 20, "the matrix")?;
+    /// assert!(matches!(gpu.reserve(u64::MAX, "the matrix"), Err(CudaError::OutOfMemory { .. })));
+    /// # Ok::<(), CudaError>(())
+    /// ```
     pub fn reserve(&self, needed: u64, what: &str) -> Result<(), CudaError> {
         let (free, total) = self.memory()?;
         if needed > free {
@@ -225,6 +340,18 @@ impl Gpu {
     ///
     /// # Errors
     /// Errors of `work`, and errors of the GPU while it executes the operations.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+    /// let gpu = Gpu::open(0, &MODULES)?;
+    /// let mut buffer = gpu.zeros::<f32>(1 << 20)?;
+    /// let ((), time) = gpu.time(|| gpu.clear(&mut buffer))?;
+    /// println!("{time:?}");
+    /// # Ok::<(), CudaError>(())
+    /// ```
     pub fn time<R>(&self, work: impl FnOnce() -> Result<R, CudaError>) -> Result<(R, Duration), CudaError> {
         self.core.enter()?;
         let event = || CudaEvent::new(EventFlags::DEFAULT).map_err(from_cust("cuEventCreate"));

@@ -45,6 +45,31 @@ use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 ///
 /// A launch does not compile if the number or a type of its arguments is wrong, or if a buffer is both read and written
 /// through two parameters.
+///
+/// ```
+/// use warpkov_device::device::prelude::*;
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// #[kernel(T = [f32, f64], requires(x.len() >= n, y.len() >= n))]
+/// fn axpy<T: Real>(n: u32, a: T, x: Global<T>, y: GlobalMut<T>) {
+///     let i = thread::index_1d() as usize;
+///     if i < n as usize {
+///         y.set(i, a.fma(x.get(i), y.get(i)));
+///     }
+/// }
+///
+/// let device = Emulator::default();
+/// let (x, mut y) = (device.upload(&[1.0, 2.0])?, device.upload(&[0.5; 2])?);
+/// // SAFETY: the launcher compares the lengths.
+/// unsafe { axpy(&device, Shape::cover(2, 32), 2, 3.0, &x, &mut y)? };
+/// assert_eq!(device.to_vec(&y)?, [3.5, 6.5]);
+///
+/// // SAFETY: as above.
+/// let error = unsafe { axpy(&device, Shape::cover(3, 32), 3, 3.0, &x, &mut y) }.unwrap_err();
+/// assert_eq!(error.to_string(), "kernel axpy cannot be launched: it requires x.len() >= n, and x.len() is 2, n is 3");
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[proc_macro_attribute]
 pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let tokens = Tokens::from(attribute.clone());
@@ -76,6 +101,39 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// Numbers that the struct does not have come from the kernel: `#[parameter(holds(rows), requires(ptr.len() >= rows + 1))]` is
 /// checked where a contract requires `matrix.holds(n)`.
+///
+/// ```
+/// use warpkov_device::device::prelude::*;
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// #[derive(Clone, Copy, Parameter)]
+/// #[parameter(requires(ptr.len() >= rows + 1))]
+/// struct Csr {
+///     rows: u32,
+///     /// Row r has the entries `ptr[r]..ptr[r + 1]`.
+///     ptr: Global<u32>,
+/// }
+///
+/// /// The number of entries of each row.
+/// #[kernel]
+/// fn lengths(csr: Csr, out: GlobalMut<u32>) {
+///     let r = thread::index_1d() as usize;
+///     if r < csr.rows as usize {
+///         out.set(r, csr.ptr.get(r + 1) - csr.ptr.get(r));
+///     }
+/// }
+///
+/// let device = Emulator::default();
+/// let (ptr, mut out) = (device.upload(&[0, 2, 3])?, device.zeros(2)?);
+/// // SAFETY: row pointers ascend, and `out` has an element per row.
+/// unsafe { lengths(&device, Shape::cover(2, 32), CsrArgs { rows: 2, ptr: &ptr }, &mut out)? };
+/// assert_eq!(device.to_vec(&out)?, [2, 1]);
+///
+/// // SAFETY: as above.
+/// assert!(unsafe { lengths(&device, Shape::cover(2, 32), CsrArgs { rows: 3, ptr: &ptr }, &mut out) }.is_err());
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[proc_macro_derive(Parameter, attributes(parameter))]
 pub fn parameter(item: TokenStream) -> TokenStream {
     let input = parse_macro_input!(item as DeriveInput);
@@ -84,6 +142,34 @@ pub fn parameter(item: TokenStream) -> TokenStream {
 
 /// Implements the trait of the same name for a struct, which may then be an element of buffers: it has the layout `#[repr(C)]`, is `Copy`,
 /// and consists of such elements without padding. Otherwise it does not compile.
+///
+/// ```
+/// use warpkov_device::device::prelude::*;
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// #[derive(Clone, Copy, DeviceCopy)]
+/// #[repr(C)]
+/// struct Particle {
+///     velocity: [f32; 3],
+///     mass: f32,
+/// }
+///
+/// #[kernel]
+/// fn momentum(particles: Global<Particle>, out: GlobalMut<f32>) {
+///     let i = thread::index_1d() as usize;
+///     let Particle { velocity, mass } = particles.get(i);
+///     out.set(i, mass * velocity[0]);
+/// }
+///
+/// let device = Emulator::default();
+/// let particles = device.upload(&[Particle { velocity: [3.0, 0.0, 4.0], mass: 2.0 }])?;
+/// let mut out = device.zeros(1)?;
+/// // SAFETY: both buffers have one element per thread.
+/// unsafe { momentum(&device, Shape::new(1, 1), &particles, &mut out)? };
+/// assert_eq!(device.to_vec(&out)?, [6.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[proc_macro_derive(DeviceCopy)]
 pub fn device_copy(item: TokenStream) -> TokenStream {
     let input = parse_macro_input!(item as DeriveInput);

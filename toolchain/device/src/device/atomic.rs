@@ -54,6 +54,30 @@ use super::Element;
 use super::{GlobalMut, Shared, Word};
 
 /// The threads for which an operation is atomic and its ordering holds.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::device::atomic::{AtomicNumber, Ordering, Scope};
+/// #[kernel]
+/// fn count(out: GlobalMut<u32>) {
+///     let counter = shared_array!(counter: u32; 1);
+///     if thread::thread_idx_x() == 0 {
+///         counter.set(0, 0);
+///     }
+///     thread::sync_threads();
+///     let before = u32::fetch_add((counter, 0), 1, Ordering::Relaxed, Scope::Block);
+///     if before == 31 {
+///         atomic::store((out, thread::block_idx_x() as usize), 32, Ordering::Relaxed, Scope::Device);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(2)?;
+/// // SAFETY: `out` has one element per block.
+/// unsafe { count(&device, Shape::new(2, 32), &mut out)? };
+/// assert_eq!(device.to_vec(&out)?, [32_u32, 32]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Threads of the same block (`.cta`).
@@ -161,6 +185,26 @@ pub enum Address {
 }
 
 /// A memory cell for atomic operations: `(view, index)`.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::device::atomic::*;
+/// fn bump(cell: impl atomic::Cell<u32>) {
+///     atomic::add(cell, 1);
+/// }
+///
+/// #[kernel(safe)]
+/// fn count(cells: Atomics<u32>) {
+///     bump(cells.at(0));
+///     bump(cells.at(1));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut cells = device.upload(&[0_u32, 5])?;
+/// count(&device, Shape::new(1, 32), &mut cells)?;
+/// assert_eq!(device.to_vec(&cells)?, [32, 37]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub trait Cell<T> {
     /// Its address.
     #[cfg(target_arch = "nvptx64")]
@@ -205,10 +249,57 @@ impl<T: Word> Cell<T> for (Shared<T>, u32) {
 operations! {
     AtomicNumber,
     /// Atomic operations on all numbers. Each returns the old value.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// # use warpkov_device::device::atomic::*;
+    /// #[kernel(safe)]
+    /// fn sum(cells: Atomics<f32>) {
+    ///     f32::fetch_add(cells.at(0), thread::thread_idx_x() as f32, Ordering::Relaxed, Scope::Device);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut cells = device.upload(&[0.0_f32])?;
+    /// sum(&device, Shape::new(1, 32), &mut cells)?;
+    /// assert_eq!(device.to_vec(&cells)?, [496.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     {
         /// Adds `value` (integers wrap).
+        ///
+        /// ```
+        /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+        /// # use warpkov_device::device::atomic::*;
+        /// #[kernel(safe)]
+        /// fn sum(cells: Atomics<f64>) {
+        ///     f64::fetch_add(cells.at(0), 0.5, Ordering::Relaxed, Scope::Device);
+        /// }
+        ///
+        /// # let device = Emulator::default();
+        /// # let mut cells = device.upload(&[1.0])?;
+        /// sum(&device, Shape::new(1, 32), &mut cells)?;
+        /// assert_eq!(device.to_vec(&cells)?, [17.0]);
+        /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+        /// ```
         fetch_add;
         /// Writes `value`.
+        ///
+        /// ```
+        /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+        /// # use warpkov_device::device::atomic::*;
+        /// #[kernel(safe)]
+        /// fn pass_on(cells: Atomics<u32>) {
+        ///     let before = u32::fetch_replace(cells.at(0), thread::thread_idx_x(), Ordering::Relaxed, Scope::Device);
+        ///     atomic::add(cells.at(1), before);
+        /// }
+        ///
+        /// # let device = Emulator::default();
+        /// # let mut cells = device.upload(&[7_u32, 0])?;
+        /// pass_on(&device, Shape::new(1, 32), &mut cells)?;
+        /// let cells = device.to_vec(&cells)?;
+        /// assert_eq!(cells[0] + cells[1], 7 + (0..32).sum::<u32>());
+        /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+        /// ```
         fetch_replace;
     }
     u32: u32, reg32, { fetch_add = "add.u32", |old, value| old.wrapping_add(value); fetch_replace = "exch.b32", |_, value| value; }
@@ -223,16 +314,106 @@ operations! {
 operations! {
     AtomicInteger,
     /// Atomic operations on integers. Each returns the old value.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// # use warpkov_device::device::atomic::*;
+    /// #[kernel(safe)]
+    /// fn flags(cells: Atomics<u64>) {
+    ///     u64::fetch_or(cells.at(0), 1 << thread::thread_idx_x(), Ordering::Relaxed, Scope::Device);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut cells = device.upload(&[0_u64])?;
+    /// flags(&device, Shape::new(1, 32), &mut cells)?;
+    /// assert_eq!(device.to_vec(&cells)?, [0xffff_ffff]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     {
         /// Writes the larger of the old value and `value`.
+        ///
+        /// ```
+        /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+        /// # use warpkov_device::device::atomic::*;
+        /// #[kernel(safe)]
+        /// fn largest(cells: Atomics<u32>) {
+        ///     u32::fetch_max(cells.at(0), thread::thread_idx_x(), Ordering::Relaxed, Scope::Device);
+        /// }
+        ///
+        /// # let device = Emulator::default();
+        /// # let mut cells = device.upload(&[5_u32])?;
+        /// largest(&device, Shape::new(1, 32), &mut cells)?;
+        /// assert_eq!(device.to_vec(&cells)?, [31]);
+        /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+        /// ```
         fetch_max;
         /// Writes the smaller of the old value and `value`.
+        ///
+        /// ```
+        /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+        /// # use warpkov_device::device::atomic::*;
+        /// #[kernel(safe)]
+        /// fn smallest(cells: Atomics<i64>) {
+        ///     i64::fetch_min(cells.at(0), -i64::from(thread::thread_idx_x()), Ordering::Relaxed, Scope::Device);
+        /// }
+        ///
+        /// # let device = Emulator::default();
+        /// # let mut cells = device.upload(&[5_i64])?;
+        /// smallest(&device, Shape::new(1, 32), &mut cells)?;
+        /// assert_eq!(device.to_vec(&cells)?, [-31]);
+        /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+        /// ```
         fetch_min;
         /// Bitwise and.
+        ///
+        /// ```
+        /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+        /// # use warpkov_device::device::atomic::*;
+        /// #[kernel(safe)]
+        /// fn clear(cells: Atomics<u32>) {
+        ///     u32::fetch_and(cells.at(0), !(1 << (thread::thread_idx_x() / 2)), Ordering::Relaxed, Scope::Device);
+        /// }
+        ///
+        /// # let device = Emulator::default();
+        /// # let mut cells = device.upload(&[u32::MAX])?;
+        /// clear(&device, Shape::new(1, 32), &mut cells)?;
+        /// assert_eq!(device.to_vec(&cells)?, [0xffff_0000]);
+        /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+        /// ```
         fetch_and;
         /// Bitwise or.
+        ///
+        /// ```
+        /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+        /// # use warpkov_device::device::atomic::*;
+        /// #[kernel(safe)]
+        /// fn set(cells: Atomics<u32>) {
+        ///     u32::fetch_or(cells.at(0), 1 << (thread::thread_idx_x() / 2), Ordering::Relaxed, Scope::Device);
+        /// }
+        ///
+        /// # let device = Emulator::default();
+        /// # let mut cells = device.upload(&[0_u32])?;
+        /// set(&device, Shape::new(1, 32), &mut cells)?;
+        /// assert_eq!(device.to_vec(&cells)?, [0xffff]);
+        /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+        /// ```
         fetch_or;
         /// Bitwise exclusive or.
+        ///
+        /// ```
+        /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+        /// # use warpkov_device::device::atomic::*;
+        /// #[kernel(safe)]
+        /// fn toggle(cells: Atomics<u32>) {
+        ///     u32::fetch_xor(cells.at(0), 1 << thread::thread_idx_x(), Ordering::Relaxed, Scope::Device);
+        /// }
+        ///
+        /// # let device = Emulator::default();
+        /// # let mut cells = device.upload(&[0xffff_u32])?;
+        /// toggle(&device, Shape::new(1, 32), &mut cells)?;
+        /// assert_eq!(device.to_vec(&cells)?, [0xffff_0000]);
+        /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+        /// ```
         fetch_xor;
     }
     u32: u32, reg32, {
@@ -291,8 +472,38 @@ operations! {
     /// ```
     {
         /// Adds 1, or writes 0 if the old value is `value` or more (`atomicInc`).
+        ///
+        /// ```
+        /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+        /// # use warpkov_device::device::atomic::*;
+        /// #[kernel(safe)]
+        /// fn count(cells: Atomics<u32>) {
+        ///     u32::fetch_inc(cells.at(0), 9, Ordering::Relaxed, Scope::Device);
+        /// }
+        ///
+        /// # let device = Emulator::default();
+        /// # let mut cells = device.upload(&[0_u32])?;
+        /// count(&device, Shape::new(1, 32), &mut cells)?;
+        /// assert_eq!(device.to_vec(&cells)?, [32 % 10]);
+        /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+        /// ```
         fetch_inc;
         /// Subtracts 1, or writes `value` if the old value is 0 or more than `value` (`atomicDec`).
+        ///
+        /// ```
+        /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+        /// # use warpkov_device::device::atomic::*;
+        /// #[kernel(safe)]
+        /// fn count_down(cells: Atomics<u32>) {
+        ///     u32::fetch_dec(cells.at(0), 40, Ordering::Relaxed, Scope::Device);
+        /// }
+        ///
+        /// # let device = Emulator::default();
+        /// # let mut cells = device.upload(&[35_u32])?;
+        /// count_down(&device, Shape::new(1, 32), &mut cells)?;
+        /// assert_eq!(device.to_vec(&cells)?, [3]);
+        /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+        /// ```
         fetch_dec;
     }
     u32: u32, reg32, {
@@ -329,9 +540,39 @@ operations! {
 /// ```
 pub trait AtomicFloat: Word {
     /// Writes the larger of the old value and `value`.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// # use warpkov_device::device::atomic::*;
+    /// #[kernel(safe)]
+    /// fn largest(cells: Atomics<f32>) {
+    ///     f32::fetch_max(cells.at(0), thread::thread_idx_x() as f32 - 40.0, Ordering::Relaxed, Scope::Device);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut cells = device.upload(&[f32::NEG_INFINITY])?;
+    /// largest(&device, Shape::new(1, 32), &mut cells)?;
+    /// assert_eq!(device.to_vec(&cells)?, [-9.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn fetch_max(cell: impl Cell<Self>, value: Self, order: Ordering, scope: Scope) -> Self;
     /// Writes the smaller of the old value and `value`.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// # use warpkov_device::device::atomic::*;
+    /// #[kernel(safe)]
+    /// fn smallest(cells: Atomics<f32>) {
+    ///     f32::fetch_min(cells.at(0), thread::thread_idx_x() as f32 - 40.0, Ordering::Relaxed, Scope::Device);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut cells = device.upload(&[f32::INFINITY])?;
+    /// smallest(&device, Shape::new(1, 32), &mut cells)?;
+    /// assert_eq!(device.to_vec(&cells)?, [-40.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn fetch_min(cell: impl Cell<Self>, value: Self, order: Ordering, scope: Scope) -> Self;
 }
@@ -379,6 +620,21 @@ extremes!(f32: u32, reg32, fetch_max = "max.s32", "min.u32", is_gt; fetch_min = 
 extremes!(f64: u64, reg64, fetch_max = "max.s64", "min.u64", is_gt; fetch_min = "min.s64", "max.u64", is_lt;);
 
 /// Adds `value` to a cell (`atomicAdd`), relaxed, at device scope. Returns the old value.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::device::atomic::*;
+/// #[kernel(safe)]
+/// fn count(cells: Atomics<u64>) {
+///     atomic::add(cells.at(0), 1);
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut cells = device.upload(&[0_u64])?;
+/// count(&device, Shape::new(2, 32), &mut cells)?;
+/// assert_eq!(device.to_vec(&cells)?, [64]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn add<T: AtomicNumber>(cell: impl Cell<T>, value: T) -> T {
@@ -386,6 +642,21 @@ pub fn add<T: AtomicNumber>(cell: impl Cell<T>, value: T) -> T {
 }
 
 /// Writes the larger of a cell's value and `value` (`atomicMax`), relaxed, at device scope. Returns the old value.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::device::atomic::*;
+/// #[kernel(safe)]
+/// fn largest(cells: Atomics<u32>) {
+///     atomic::max(cells.at(0), thread::thread_idx_x());
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut cells = device.upload(&[5_u32])?;
+/// largest(&device, Shape::new(1, 32), &mut cells)?;
+/// assert_eq!(device.to_vec(&cells)?, [31]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn max<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
@@ -393,6 +664,21 @@ pub fn max<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
 }
 
 /// Writes the smaller of a cell's value and `value` (`atomicMin`), relaxed, at device scope. Returns the old value.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::device::atomic::*;
+/// #[kernel(safe)]
+/// fn smallest(cells: Atomics<i32>) {
+///     atomic::min(cells.at(0), 5 - thread::thread_idx_x() as i32);
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut cells = device.upload(&[0_i32])?;
+/// smallest(&device, Shape::new(1, 32), &mut cells)?;
+/// assert_eq!(device.to_vec(&cells)?, [-26]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn min<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
@@ -403,6 +689,22 @@ pub fn min<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
 ///
 /// The cell holds the bits of a nonnegative f64. Such bits, read as integers, have the order of the numbers, so the
 /// maximum is an integer operation, independent of the order of the threads.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn largest(x: Global<f64>, cells: GlobalMut<u64>) {
+///     let t = thread::thread_idx_x() as usize;
+///     atomic::max_nonnegative(cells, 0, x.get(t));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let (x, mut cells) = (device.upload(&[0.5, 2.5, 1.5])?, device.zeros(1)?);
+/// // SAFETY: `x` has one element per thread, and `cells` one.
+/// unsafe { largest(&device, Shape::new(1, 3), &x, &mut cells)? };
+/// assert_eq!(f64::from_bits(device.to_vec(&cells)?[0]), 2.5);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn max_nonnegative(cells: GlobalMut<u64>, index: usize, value: f64) {
@@ -421,6 +723,30 @@ macro_rules! fence_instruction {
 /// With an atomic operation on the cell that signals, it has the effect of an ordered operation: a release fence before a
 /// relaxed store, an acquire fence after a relaxed load. `SeqCst` fences also have one order on which all threads agree.
 /// `Relaxed` does nothing.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::device::atomic::{Ordering, Scope};
+/// #[kernel]
+/// fn pass(data: GlobalMut<u32>, flag: GlobalMut<u32>) {
+///     if thread::block_idx_x() == 1 {
+///         data.set(0, 7);
+///         atomic::fence(Ordering::Release, Scope::Device);
+///         atomic::store((flag, 0), 1, Ordering::Relaxed, Scope::Device);
+///     } else {
+///         while atomic::load((flag, 0), Ordering::Relaxed, Scope::Device) == 0 {}
+///         atomic::fence(Ordering::Acquire, Scope::Device);
+///         data.set(1, data.get(0) + 1);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let (mut data, mut flag) = (device.zeros(2)?, device.zeros(1)?);
+/// // SAFETY: `data` has two elements, and `flag` one.
+/// unsafe { pass(&device, Shape::new(2, 1), &mut data, &mut flag)? };
+/// assert_eq!(device.to_vec(&data)?, [7_u32, 8]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn fence(order: Ordering, scope: Scope) {
@@ -482,6 +808,28 @@ macro_rules! store_instruction {
 ///
 /// A thread that waits for another one polls with this function: a plain read races with the write that it waits for,
 /// and the compiler may read once.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::device::atomic::{Ordering, Scope};
+/// #[kernel]
+/// fn pass(data: GlobalMut<u32>, flag: GlobalMut<u32>) {
+///     if thread::block_idx_x() == 1 {
+///         data.set(0, 7);
+///         atomic::store((flag, 0), 1, Ordering::Release, Scope::Device);
+///     } else {
+///         while atomic::load((flag, 0), Ordering::Acquire, Scope::Device) == 0 {}
+///         data.set(1, data.get(0) + 1);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let (mut data, mut flag) = (device.zeros(2)?, device.zeros(1)?);
+/// // SAFETY: `data` has two elements, and `flag` one.
+/// unsafe { pass(&device, Shape::new(2, 1), &mut data, &mut flag)? };
+/// assert_eq!(device.to_vec(&data)?, [7_u32, 8]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -510,6 +858,28 @@ pub fn load<T: Word>(cell: impl Cell<T>, order: Ordering, scope: Scope) -> T {
 }
 
 /// Writes a cell. `Release` orders earlier accesses before it.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::device::atomic::{Ordering, Scope};
+/// #[kernel]
+/// fn pass(data: GlobalMut<u32>, flag: GlobalMut<u32>) {
+///     if thread::block_idx_x() == 1 {
+///         data.set(0, 7);
+///         atomic::store((flag, 0), 1, Ordering::Release, Scope::Device);
+///     } else {
+///         while atomic::load((flag, 0), Ordering::Acquire, Scope::Device) != 1 {}
+///         data.set(1, data.get(0) + 1);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let (mut data, mut flag) = (device.zeros(2)?, device.zeros(1)?);
+/// // SAFETY: `data` has two elements, and `flag` one.
+/// unsafe { pass(&device, Shape::new(2, 1), &mut data, &mut flag)? };
+/// assert_eq!(device.to_vec(&data)?, [7_u32, 8]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn store<T: Word>(cell: impl Cell<T>, value: T, order: Ordering, scope: Scope) {
@@ -540,6 +910,23 @@ pub fn store<T: Word>(cell: impl Cell<T>, value: T, order: Ordering, scope: Scop
 
 /// Writes `new` if the cell's value is `expected` (`atomicCAS`). Returns the old value. If it is another one, the operation
 /// only reads, and releases nothing.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::device::atomic::*;
+/// #[kernel(safe)]
+/// fn one_wins(cells: Atomics<u32>) {
+///     if atomic::compare_exchange(cells.at(0), 0, thread::thread_idx_x() + 1, Ordering::Relaxed, Scope::Device) == 0 {
+///         atomic::add(cells.at(1), 1);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut cells = device.upload(&[0_u32, 0])?;
+/// one_wins(&device, Shape::new(1, 32), &mut cells)?;
+/// assert_eq!(device.to_vec(&cells)?[1], 1);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn compare_exchange<T: AtomicInteger>(cell: impl Cell<T>, expected: T, new: T, order: Ordering, scope: Scope) -> T {

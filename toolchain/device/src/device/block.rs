@@ -45,6 +45,20 @@ fn check_whole_warps(function: &'static str) {
 ///
 /// *Takes part*: every thread of the block. *Valid result in*: every thread of the first warp. *Shared memory*: 32
 /// elements. *Barriers*: two; no further barrier is needed before the next call. *Deterministic*: yes, the tree is fixed.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn add(sums: PerBlock<u32>) {
+///     sums.set(block::reduce(thread::thread_idx_x(), 0, |a, b| a + b));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut sums = device.zeros(2)?;
+/// add(&device, Shape::new(2, 64), &mut sums)?;
+/// assert_eq!(device.to_vec(&sums)?, [2016; 2]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -74,6 +88,21 @@ fn reduce_warps<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Co
 ///
 /// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 32 elements. *Barriers*:
 /// two; no further barrier is needed before the next call. *Deterministic*: yes.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn sums(out: PerThread<u32>) {
+///     let (before, total) = block::exclusive_scan(2, 0, |a, b| a + b);
+///     out.set(before + total);
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(64)?;
+/// sums(&device, Shape::new(1, 64), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[..3], [128, 130, 132]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -105,6 +134,21 @@ fn scan_warps<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy
 }
 
 /// The results of [`scan`] in thread i.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn sums(out: PerThread<u32>) {
+///     let block::Scan { before, through, total } = block::scan(1, 0, |a, b| a + b);
+///     out.set(through - before + total);
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(64)?;
+/// sums(&device, Shape::new(1, 64), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [65; 64]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scan<T> {
     /// `value₀ ∘ … ∘ valueᵢ₋₁`; the identity in thread 0.
@@ -119,6 +163,21 @@ pub struct Scan<T> {
 ///
 /// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 64 elements. *Barriers*: two; no
 /// further barrier is needed before the next call. *Deterministic*: yes.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn largest(out: PerThread<u32>) {
+///     let t = thread::thread_idx_x();
+///     out.set(block::scan(t % 40, 0, u32::max).through);
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(64)?;
+/// largest(&device, Shape::new(1, 64), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[38..42], [38, 39, 39, 39]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn scan<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) -> Scan<T> {
@@ -153,6 +212,20 @@ pub fn scan<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) 
 ///
 /// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 64 elements. *Barriers*: two; no
 /// further barrier is needed before the next call. *Deterministic*: yes.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn sums(out: PerThread<u32>) {
+///     out.set(block::reduce_all(thread::thread_idx_x(), 0, |a, b| a + b));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(64)?;
+/// sums(&device, Shape::new(1, 64), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [2016; 64]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn reduce_all<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) -> T {
@@ -163,6 +236,21 @@ pub fn reduce_all<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + 
 ///
 /// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: one element. *Barriers*: two; no
 /// further barrier is needed before the next call.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn share(out: PerThread<u32>) {
+///     let t = thread::thread_idx_x();
+///     out.set(block::broadcast(t * t, 3));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(64)?;
+/// share(&device, Shape::new(1, 64), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [9; 64]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn broadcast<T: Word>(value: T, source: u32) -> T {

@@ -5,10 +5,60 @@
 //! Copies of other threads are visible after the next [barrier](super::thread::sync_threads). The emulator copies at
 //! once. It reports an access to the target, and a write to the source, before the thread that has started the copy waits
 //! for it.
+//!
+//! ```
+//! # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+//! #[kernel]
+//! fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
+//!     let tile = shared_array!(tile: f32; 128);
+//!     let t = thread::thread_idx_x();
+//!     tile.copy::<4>(4 * t, x, 4 * t as usize);
+//!     copy::commit();
+//!     copy::wait::<0>();
+//!     thread::sync_threads();
+//!     y.set(t as usize, tile.get(127 - t));
+//! }
+//!
+//! # let device = Emulator::default();
+//! # let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
+//! # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+//! // SAFETY: `x` has 128 elements, and `y` one per thread.
+//! unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
+//! assert_eq!(device.to_vec(&y)?[..3], [127.0, 126.0, 125.0]);
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 
 use super::{DeviceCopy, Global, GlobalMut, Shared, Word};
 
 /// A view from which an asynchronous copy reads.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// /// Each thread starts a copy of four elements.
+/// fn start(tile: Shared<f32>, x: impl copy::Source<f32>) {
+///     let t = thread::thread_idx_x();
+///     tile.copy::<4>(4 * t, x, 4 * t as usize);
+/// }
+///
+/// #[kernel]
+/// fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
+///     let tile = shared_array!(tile: f32; 128);
+///     let t = thread::thread_idx_x();
+///     start(tile, x);
+///     copy::commit();
+///     copy::wait::<0>();
+///     thread::sync_threads();
+///     y.set(t as usize, tile.get(127 - t));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
+/// # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+/// // SAFETY: `x` has 128 elements, and `y` one per thread.
+/// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
+/// assert_eq!(device.to_vec(&y)?[..3], [127.0, 126.0, 125.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub trait Source<T>: Copy {
     /// The address of the element at `index`.
     #[cfg(target_arch = "nvptx64")]
@@ -46,6 +96,28 @@ impl<T: Word> Shared<T> {
     ///
     /// *Safety*: the addresses of the first elements are multiples of this size. The elements of `from` were written by
     /// this thread or before the launch, and nothing writes them before this thread waits for the copy.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
+    ///     let tile = shared_array!(tile: f32; 64);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.copy::<2>(2 * t, x, 2 * t as usize);
+    ///     copy::commit();
+    ///     copy::wait::<0>();
+    ///     thread::sync_threads();
+    ///     y.set(t as usize, tile.get(63 - t));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let x: Vec<f32> = (0..64).map(|i| i as f32).collect();
+    /// # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+    /// // SAFETY: `x` has 64 elements, and `y` one per thread.
+    /// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
+    /// assert_eq!(device.to_vec(&y)?[..3], [63.0, 62.0, 61.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn copy<const COUNT: u32>(self, index: u32, from: impl Source<T>, source: usize) {
@@ -84,6 +156,28 @@ impl<T: Word> Shared<T> {
     /// Starts a [copy](Self::copy) of [`IN_16_BYTES`](Self::IN_16_BYTES) elements.
     ///
     /// *Safety*: as for [`copy`](Self::copy).
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
+    ///     let tile = shared_array!(tile: f32; 128);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.copy16(4 * t, x, 4 * t as usize);
+    ///     copy::commit();
+    ///     copy::wait::<0>();
+    ///     thread::sync_threads();
+    ///     y.set(t as usize, tile.get(127 - t));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
+    /// # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+    /// // SAFETY: `x` has 128 elements, and `y` one per thread.
+    /// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
+    /// assert_eq!(device.to_vec(&y)?[..3], [127.0, 126.0, 125.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn copy16(self, index: u32, from: impl Source<T>, source: usize) {
@@ -99,6 +193,28 @@ impl Shared<u32> {
     /// Starts a copy of the 16 bytes that begin at byte 16·`source` of `from`, to the words `index … index + 3`.
     ///
     /// *Safety*: `index` is a multiple of 4. The bytes of `from` were written before the launch.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
+    ///     let tile = shared_array!(bits: u32; 128);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.copy_bits(4 * t, x, t as usize);
+    ///     copy::commit();
+    ///     copy::wait::<0>();
+    ///     thread::sync_threads();
+    ///     y.set(t as usize, f32::from_bits(tile.get(127 - t)));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
+    /// # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+    /// // SAFETY: `x` has 128 elements, and `y` one per thread.
+    /// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
+    /// assert_eq!(device.to_vec(&y)?[..3], [127.0, 126.0, 125.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn copy_bits<T: DeviceCopy>(self, index: u32, from: Global<T>, source: usize) {
@@ -128,6 +244,30 @@ impl Shared<u32> {
 }
 
 /// Combines the copies that this thread has started since the last call into a group (`cp.async.commit_group`).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
+///     let tile = shared_array!(tile: f32; 128);
+///     let t = thread::thread_idx_x();
+///     for k in 0..4 {
+///         tile.copy::<1>(32 * k + t, x, (32 * k + t) as usize);
+///     }
+///     copy::commit();
+///     copy::wait::<0>();
+///     thread::sync_threads();
+///     y.set(t as usize, tile.get(127 - t));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
+/// # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+/// // SAFETY: `x` has 128 elements, and `y` one per thread.
+/// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
+/// assert_eq!(device.to_vec(&y)?[..3], [127.0, 126.0, 125.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn commit() {
@@ -139,6 +279,31 @@ pub fn commit() {
 }
 
 /// Waits until at most the last `PENDING` groups of this thread are incomplete (`cp.async.wait_group`).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
+///     let tile = shared_array!(tile: f32; 128);
+///     let t = thread::thread_idx_x();
+///     for k in [3, 0, 1, 2] {
+///         tile.copy::<1>(32 * k + t, x, (32 * k + t) as usize);
+///         copy::commit();
+///     }
+///     // The oldest of the four groups is complete.
+///     copy::wait::<3>();
+///     thread::sync_threads();
+///     y.set(t as usize, tile.get(127 - t));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
+/// # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+/// // SAFETY: `x` has 128 elements, and `y` one per thread.
+/// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
+/// assert_eq!(device.to_vec(&y)?[..3], [127.0, 126.0, 125.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn wait<const PENDING: u32>() {

@@ -6,6 +6,22 @@
 //!
 //! The 32 lanes of a warp issue one access together. It is fastest if they access consecutive elements: the warp then
 //! transfers only as many 32-byte sectors as its data fill ("coalesced").
+//!
+//! ```
+//! # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+//! #[kernel]
+//! fn axpy(a: f32, x: Global<f32>, y: GlobalMut<f32>) {
+//!     let i = thread::index_1d() as usize;
+//!     y.set(i, a * x.get(i) + y.get(i));
+//! }
+//!
+//! # let device = Emulator::default();
+//! # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.upload(&[0.5; 4])?);
+//! // SAFETY: both vectors have one element per thread.
+//! unsafe { axpy(&device, Shape::new(1, 4), 2.0, &x, &mut y)? };
+//! assert_eq!(device.to_vec(&y)?, [2.5, 4.5, 6.5, 8.5]);
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::{
@@ -23,6 +39,22 @@ use core::panic::Location;
 use super::DeviceCopy;
 
 /// A buffer that no thread writes during the launch.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn double(x: Global<f32>, y: GlobalMut<f32>) {
+///     let i = thread::index_1d() as usize;
+///     y.set(i, 2.0 * x.get(i));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.zeros(4)?);
+/// // SAFETY: all indices are within the buffers.
+/// unsafe { double(&device, Shape::new(1, 4), &x, &mut y)? };
+/// assert_eq!(device.to_vec(&y)?, [2.0, 4.0, 6.0, 8.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Global<T> {
     ptr: *const T,
@@ -31,6 +63,22 @@ pub struct Global<T> {
 }
 
 /// A buffer that the kernel reads and writes.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn scale(x: GlobalMut<f32>) {
+///     let i = thread::index_1d() as usize;
+///     x.set(i, 10.0 * x.get(i));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut x = device.upload(&[1.0, 2.0, 3.0, 4.0])?;
+/// // SAFETY: `x` has one element per thread.
+/// unsafe { scale(&device, Shape::new(1, 4), &mut x)? };
+/// assert_eq!(device.to_vec(&x)?, [10.0, 20.0, 30.0, 40.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct GlobalMut<T> {
     ptr: *mut T,
@@ -142,6 +190,23 @@ struct In8<T>(T);
 impl<T: DeviceCopy> Global<T> {
     /// The view of the elements from `first` on. A kernel that adds `first` to every index of a loop adds it once
     /// instead. Before [`get4`](Self::get4), `first` must be a multiple of 4.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn rest(x: Global<f32>, y: GlobalMut<f32>) {
+    ///     let i = thread::index_1d() as usize;
+    ///     let rest = x.skip(2);
+    ///     y.set(i, rest.get(i));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.zeros(2)?);
+    /// // SAFETY: all indices are within the buffers.
+    /// unsafe { rest(&device, Shape::new(1, 2), &x, &mut y)? };
+    /// assert_eq!(device.to_vec(&y)?, [3.0, 4.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -157,6 +222,22 @@ impl<T: DeviceCopy> Global<T> {
     }
 
     /// The element at `index`.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn copy(x: Global<f32>, y: GlobalMut<f32>) {
+    ///     let i = thread::index_1d() as usize;
+    ///     y.set(i, x.get(i));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.zeros(4)?);
+    /// // SAFETY: all indices are within the buffers.
+    /// unsafe { copy(&device, Shape::new(1, 4), &x, &mut y)? };
+    /// assert_eq!(device.to_vec(&y)?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -168,6 +249,22 @@ impl<T: DeviceCopy> Global<T> {
     }
 
     /// Elements `4·index … 4·index + 3`, in 16-byte accesses.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn sums(x: Global<f32>, y: GlobalMut<f32>) {
+    ///     let i = thread::index_1d() as usize;
+    ///     y.set(i, x.get4(i).iter().sum());
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 5.0])?, device.zeros(2)?);
+    /// // SAFETY: all indices are within the buffers.
+    /// unsafe { sums(&device, Shape::new(1, 2), &x, &mut y)? };
+    /// assert_eq!(device.to_vec(&y)?, [10.0, 5.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -240,6 +337,22 @@ impl<T: DeviceCopy> Global<T> {
 
     /// The element at `index`, read once: its cache line is the first to be evicted (`ld.global.cs`), so that it does
     /// not displace data that are read again.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn copy(x: Global<f32>, y: GlobalMut<f32>) {
+    ///     let i = thread::index_1d() as usize;
+    ///     y.set(i, x.get_streaming(i));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.zeros(4)?);
+    /// // SAFETY: all indices are within the buffers.
+    /// unsafe { copy(&device, Shape::new(1, 4), &x, &mut y)? };
+    /// assert_eq!(device.to_vec(&y)?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -274,6 +387,22 @@ impl<T: DeviceCopy> Global<T> {
 
 impl<T: DeviceCopy> GlobalMut<T> {
     /// The element at `index`.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn square(x: GlobalMut<u32>) {
+    ///     let i = thread::index_1d() as usize;
+    ///     x.set(i, x.get(i) * x.get(i));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut x = device.upload(&[1_u32, 2, 3])?;
+    /// // SAFETY: all indices are within the buffer.
+    /// unsafe { square(&device, Shape::new(1, 3), &mut x)? };
+    /// assert_eq!(device.to_vec(&x)?, [1, 4, 9]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -285,6 +414,21 @@ impl<T: DeviceCopy> GlobalMut<T> {
     }
 
     /// Writes the element at `index`.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn fill(x: GlobalMut<u32>) {
+    ///     x.set(thread::index_1d() as usize, 7);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut x = device.upload(&[1_u32, 2, 3])?;
+    /// // SAFETY: all indices are within the buffer.
+    /// unsafe { fill(&device, Shape::new(1, 3), &mut x)? };
+    /// assert_eq!(device.to_vec(&x)?, [7, 7, 7]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn set(self, index: usize, value: T) {
@@ -297,6 +441,25 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// Reads the element at `index`, which other threads may [`mark`](Self::mark) at the same time: the value before or
     /// after. The access is a plain one: the compiler may use the value again where the kernel peeks again, so a thread
     /// that waits for another one must read by [`atomic::load`](super::atomic::load).
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn any_odd(x: GlobalMut<u32>) {
+    ///     // Threads that see the flag need not look at their number.
+    ///     let i = thread::index_1d() as usize;
+    ///     if x.peek(0) == 0 && x.get(1 + i) % 2 == 1 {
+    ///         x.mark(0, 1);
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut x = device.upload(&[0_u32, 4, 5, 7])?;
+    /// // SAFETY: all indices are within the buffer.
+    /// unsafe { any_odd(&device, Shape::new(1, 3), &mut x)? };
+    /// assert_eq!(device.to_vec(&x)?, [1, 4, 5, 7]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -316,6 +479,24 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// [`get`](Self::get) before the next barrier, or the next launch if threads of other blocks mark it.
     ///
     /// The emulator reports marks of different values, and plain accesses at the same time.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn any_odd(x: GlobalMut<u32>) {
+    ///     let i = thread::index_1d() as usize;
+    ///     if x.get(1 + i) % 2 == 1 {
+    ///         x.mark(0, 1);
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut x = device.upload(&[0_u32, 4, 5, 7])?;
+    /// // SAFETY: all indices are within the buffer.
+    /// unsafe { any_odd(&device, Shape::new(1, 3), &mut x)? };
+    /// assert_eq!(device.to_vec(&x)?, [1, 4, 5, 7]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn mark(self, index: usize, value: T) {
@@ -334,6 +515,22 @@ impl<T: DeviceCopy> GlobalMut<T> {
     }
 
     /// Writes elements `4·index … 4·index + 3`, in 16-byte accesses.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn fill(x: GlobalMut<u32>) {
+    ///     let i = thread::index_1d() as usize;
+    ///     x.set4(i, [1, 2, 3, i as u32]);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut x = device.upload(&[0_u32; 8])?;
+    /// // SAFETY: all indices are within the buffer.
+    /// unsafe { fill(&device, Shape::new(1, 2), &mut x)? };
+    /// assert_eq!(device.to_vec(&x)?, [1, 2, 3, 0, 1, 2, 3, 1]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn set4(self, index: usize, values: [T; 4]) {

@@ -13,8 +13,47 @@
 //! Both functions do nothing in a launch without overlap and below `sm_90`. The emulator runs one launch after another,
 //! and reports an access before [`wait`] that races with one of the previous launch; of the previous launch's reads of
 //! read-only views it knows those after [`launch_dependents`].
+//!
+//! ```
+//! # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+//! #[kernel]
+//! fn increment(x: GlobalMut<u32>) {
+//!     let t = thread::thread_idx_x() as usize;
+//!     grid::wait();
+//!     grid::launch_dependents();
+//!     x.set(t, x.get(t) + 1);
+//! }
+//!
+//! # let device = Emulator::default();
+//! # let mut x = device.zeros(32)?;
+//! for _ in 0..3 {
+//!     // SAFETY: `x` has one element per thread, and every thread waits before it accesses them.
+//!     unsafe { increment(&device, Shape::new(1, 32).overlapping(), &mut x)? };
+//! }
+//! assert_eq!(device.to_vec(&x)?, [3; 32]);
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 
 /// Waits until all previous grids have ended and their writes are visible (`griddepcontrol.wait`).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn increment(x: GlobalMut<u32>) {
+///     let t = thread::thread_idx_x() as usize;
+///     grid::wait();
+///     x.set(t, x.get(t) + 1);
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut x = device.zeros(32)?;
+/// for _ in 0..3 {
+///     // SAFETY: `x` has one element per thread, and every thread waits before it accesses them.
+///     unsafe { increment(&device, Shape::new(1, 32).overlapping(), &mut x)? };
+/// }
+/// assert_eq!(device.to_vec(&x)?, [3; 32]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 pub fn wait() {
     #[cfg(all(target_arch = "nvptx64", warpkov_sm = "90"))]
@@ -28,6 +67,26 @@ pub fn wait() {
 }
 
 /// Lets the next grid start once every block has called this or ended (`griddepcontrol.launch_dependents`).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn increment(x: GlobalMut<u32>) {
+///     let t = thread::thread_idx_x() as usize;
+///     grid::wait();
+///     grid::launch_dependents();
+///     x.set(t, x.get(t) + 1);
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut x = device.zeros(32)?;
+/// for _ in 0..3 {
+///     // SAFETY: `x` has one element per thread, and every thread waits before it accesses them.
+///     unsafe { increment(&device, Shape::new(1, 32).overlapping(), &mut x)? };
+/// }
+/// assert_eq!(device.to_vec(&x)?, [3; 32]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 pub fn launch_dependents() {
     #[cfg(all(target_arch = "nvptx64", warpkov_sm = "90"))]

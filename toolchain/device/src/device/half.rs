@@ -48,6 +48,13 @@ use core::ops::{Add, Mul};
 pub const LARGEST: f32 = 65_504.0;
 
 /// The f16 nearest to x, ties to even. Beyond ±[`LARGEST`] the result is ±`LARGEST`, never infinite.
+///
+/// ```
+/// use warpkov_device::device::half;
+///
+/// assert_eq!(half::from_f32(1.0), 0x3c00);
+/// assert_eq!(half::from_f32(-1e6), 0xfbff);
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn from_f32(x: f32) -> u16 {
@@ -73,6 +80,13 @@ pub fn from_f32(x: f32) -> u16 {
 }
 
 /// The value of a finite f16; f32 represents it exactly.
+///
+/// ```
+/// use warpkov_device::device::half;
+///
+/// assert_eq!(half::to_f32(0x3c00), 1.0);
+/// assert_eq!(half::to_f32(0x7bff), half::LARGEST);
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn to_f32(bits: u16) -> f32 {
@@ -139,6 +153,11 @@ macro_rules! small_floats {
             pub const MAX: Self = Self($largest);
 
             /// The number of these bits.
+            ///
+            /// ```
+            #[doc = concat!("# use warpkov_device::device::half::", stringify!($ty), ";")]
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_bits(", stringify!($largest), "), ", stringify!($ty), "::MAX);")]
+            /// ```
             #[inline(always)]
             #[must_use]
             pub const fn from_bits(bits: $bits) -> Self {
@@ -146,6 +165,11 @@ macro_rules! small_floats {
             }
 
             /// Its bits.
+            ///
+            /// ```
+            #[doc = concat!("# use warpkov_device::device::half::", stringify!($ty), ";")]
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::MAX.to_bits(), ", stringify!($largest), ");")]
+            /// ```
             #[inline(always)]
             #[must_use]
             pub const fn to_bits(self) -> $bits {
@@ -153,6 +177,11 @@ macro_rules! small_floats {
             }
 
             /// The number nearest to x, ties to even; numbers beyond the largest one as the module says.
+            ///
+            /// ```
+            #[doc = concat!("# use warpkov_device::device::half::", stringify!($ty), ";")]
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(1.500001).to_f32(), 1.5);")]
+            /// ```
             #[inline(always)]
             #[must_use]
             pub fn from_f32($x: f32) -> Self {
@@ -172,6 +201,11 @@ macro_rules! small_floats {
             }
 
             /// The same number, exactly.
+            ///
+            /// ```
+            #[doc = concat!("# use warpkov_device::device::half::", stringify!($ty), ";")]
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(-0.75).to_f32(), -0.75);")]
+            /// ```
             #[inline(always)]
             #[must_use]
             pub fn to_f32(self) -> f32 {
@@ -232,12 +266,40 @@ macro_rules! converted {
 
 small_floats! {
     /// A number of 16 bits with an exponent of 5 bits, of the size of [`E5m2`] and more precise (IEEE 754 binary16).
+    ///
+    /// ```
+    /// use warpkov_device::device::half::F16;
+    ///
+    /// assert_eq!(F16::from_f32(0.1).to_f32(), 0.099975586);
+    /// assert_eq!(F16::from_f32(1e6).to_f32(), f32::INFINITY);
+    /// ```
     F16: u16, 5, 10, 0x7bff, 0x7c00, 0x7fff, |x| converted!("cvt.rn.f16.f32", x);
     /// A number of 16 bits with the exponent of f32 (bfloat16).
+    ///
+    /// ```
+    /// use warpkov_device::device::half::Bf16;
+    ///
+    /// assert_eq!(Bf16::from_f32(0.1).to_f32(), 0.10009765625);
+    /// assert!(Bf16::from_f32(1e30).to_f32().is_finite());
+    /// ```
     Bf16: u16, 8, 7, 0x7f7f, 0x7f80, 0x7fff, |x| converted!("cvt.rn.bf16.f32", x);
     /// A number of 8 bits with an exponent of 4 bits.
+    ///
+    /// ```
+    /// use warpkov_device::device::half::E4m3;
+    ///
+    /// assert_eq!(E4m3::from_f32(0.1).to_f32(), 0.1015625);
+    /// assert_eq!(E4m3::from_f32(1e6), E4m3::MAX);
+    /// ```
     E4m3: u8, 4, 3, 0x7e, 0x7e, 0x7f, |x| Self::rounded(x).0;
     /// A number of 8 bits with an exponent of 5 bits.
+    ///
+    /// ```
+    /// use warpkov_device::device::half::E5m2;
+    ///
+    /// assert_eq!(E5m2::from_f32(0.1).to_f32(), 0.09375);
+    /// assert_eq!(E5m2::from_f32(1e6), E5m2::MAX);
+    /// ```
     E5m2: u8, 5, 2, 0x7b, 0x7b, 0x7f, |x| Self::rounded(x).0;
 }
 
@@ -280,6 +342,12 @@ macro_rules! pairs {
 
         impl $ty {
             /// The pair of two numbers.
+            ///
+            /// ```
+            #[doc = concat!("# use warpkov_device::device::half::{", stringify!($half), ", ", stringify!($ty), "};")]
+            #[doc = concat!("let pair = ", stringify!($ty), "::new(", stringify!($half), "::from_f32(1.5), ", stringify!($half), "::MAX);")]
+            #[doc = concat!("assert_eq!(pair.high(), ", stringify!($half), "::MAX);")]
+            /// ```
             #[inline(always)]
             #[must_use]
             pub const fn new(low: $half, high: $half) -> Self {
@@ -287,6 +355,11 @@ macro_rules! pairs {
             }
 
             /// The pair of the numbers nearest to these.
+            ///
+            /// ```
+            #[doc = concat!("# use warpkov_device::device::half::{", stringify!($half), ", ", stringify!($ty), "};")]
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(1.5, -2.0).high().to_f32(), -2.0);")]
+            /// ```
             #[inline(always)]
             #[must_use]
             pub fn from_f32(low: f32, high: f32) -> Self {
@@ -294,6 +367,12 @@ macro_rules! pairs {
             }
 
             /// The pair of these bits: the first number is in the low half.
+            ///
+            /// ```
+            #[doc = concat!("# use warpkov_device::device::half::{", stringify!($half), ", ", stringify!($ty), "};")]
+            #[doc = concat!("let pair = ", stringify!($ty), "::from_bits(0x3f80_8000);")]
+            /// assert_eq!(pair.high().to_bits(), 0x3f80);
+            /// ```
             #[inline(always)]
             #[must_use]
             pub const fn from_bits(bits: u32) -> Self {
@@ -301,6 +380,11 @@ macro_rules! pairs {
             }
 
             /// Its bits.
+            ///
+            /// ```
+            #[doc = concat!("# use warpkov_device::device::half::{", stringify!($half), ", ", stringify!($ty), "};")]
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_bits(0x3f80_8000).to_bits(), 0x3f80_8000);")]
+            /// ```
             #[inline(always)]
             #[must_use]
             pub const fn to_bits(self) -> u32 {
@@ -308,6 +392,11 @@ macro_rules! pairs {
             }
 
             /// The first number.
+            ///
+            /// ```
+            #[doc = concat!("# use warpkov_device::device::half::{", stringify!($half), ", ", stringify!($ty), "};")]
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(1.5, -2.0).low(), ", stringify!($half), "::from_f32(1.5));")]
+            /// ```
             #[inline(always)]
             #[must_use]
             pub const fn low(self) -> $half {
@@ -315,6 +404,11 @@ macro_rules! pairs {
             }
 
             /// The second number.
+            ///
+            /// ```
+            #[doc = concat!("# use warpkov_device::device::half::{", stringify!($half), ", ", stringify!($ty), "};")]
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(1.5, -2.0).high(), ", stringify!($half), "::from_f32(-2.0));")]
+            /// ```
             #[inline(always)]
             #[must_use]
             pub const fn high(self) -> $half {
@@ -322,6 +416,12 @@ macro_rules! pairs {
             }
 
             /// `self`·`y` + `z`, rounded once, number by number: one instruction.
+            ///
+            /// ```
+            #[doc = concat!("# use warpkov_device::device::half::{", stringify!($half), ", ", stringify!($ty), "};")]
+            #[doc = concat!("let [x, y, z] = [(1.5, 3.0), (2.0, 0.5), (0.25, 1.0)].map(|(low, high)| ", stringify!($ty), "::from_f32(low, high));")]
+            #[doc = concat!("assert_eq!(x.fma(y, z), ", stringify!($ty), "::from_f32(3.25, 2.5));")]
+            /// ```
             #[inline(always)]
             #[must_use]
             pub fn fma(self, y: Self, z: Self) -> Self {
@@ -368,8 +468,22 @@ macro_rules! pairs {
 }
 pairs! {
     /// Two [`F16`] in a word.
+    ///
+    /// ```
+    /// use warpkov_device::device::half::{F16, F16x2};
+    ///
+    /// let pair = F16x2::from_f32(1.5, -2.0) + F16x2::from_f32(1.0, 1.0);
+    /// assert_eq!((pair.low(), pair.high()), (F16::from_f32(2.5), F16::from_f32(-1.0)));
+    /// ```
     F16x2 of F16, "fma.rn.f16x2", 0x3c00;
     /// Two [`Bf16`] in a word.
+    ///
+    /// ```
+    /// use warpkov_device::device::half::{Bf16, Bf16x2};
+    ///
+    /// let pair = Bf16x2::from_f32(1.5, -2.0) * Bf16x2::from_f32(2.0, 0.5);
+    /// assert_eq!((pair.low(), pair.high()), (Bf16::from_f32(3.0), Bf16::from_f32(-1.0)));
+    /// ```
     Bf16x2 of Bf16, "fma.rn.bf16x2", 0x3f80;
 }
 

@@ -2,11 +2,33 @@
 //!
 //! [`Real`](super::Real) has the exponential for all arguments, logarithms, powers, trigonometric functions, tanh, erf and
 //! roots, in both precisions.
+//!
+//! ```
+//! # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+//! #[kernel(safe)]
+//! fn bell(out: PerThread<f32>) {
+//!     let x = thread::thread_idx_x() as f32;
+//!     out.set(math::exp2_approx(math::fma_f32(x, -x, 1.0)));
+//! }
+//!
+//! # let device = Emulator::default();
+//! # let mut out = device.zeros(32)?;
+//! bell(&device, Shape::new(1, 32), &mut out)?;
+//! assert_eq!(device.to_vec(&out)?[..3], [2.0, 1.0, 0.125]);
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
 
 /// x·y + z, rounded once, in f32. One instruction on the GPU.
+///
+/// ```
+/// use warpkov_device::device::math;
+///
+/// // 0.1 in f32 is more than 1/10.
+/// assert_eq!(math::fma_f32(0.1, 10.0, -1.0), 2_f32.powi(-26));
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn fma_f32(x: f32, y: f32, z: f32) -> f32 {
@@ -14,6 +36,13 @@ pub fn fma_f32(x: f32, y: f32, z: f32) -> f32 {
 }
 
 /// x·y + z, rounded once, in f64. One instruction on the GPU.
+///
+/// ```
+/// use warpkov_device::device::math;
+///
+/// // 0.1 in f64 is more than 1/10.
+/// assert_eq!(math::fma(0.1, 10.0, -1.0), 2_f64.powi(-54));
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn fma(x: f64, y: f64, z: f64) -> f64 {
@@ -22,6 +51,12 @@ pub fn fma(x: f64, y: f64, z: f64) -> f64 {
 
 /// x, computed at this point. Without this call, the compiler may move the computation into the one branch that needs
 /// x, and then keeps all operands in registers until the branch.
+///
+/// ```
+/// use warpkov_device::device::math;
+///
+/// assert_eq!(math::settled(7), 7);
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn settled(x: u32) -> u32 {
@@ -40,6 +75,13 @@ pub fn settled(x: u32) -> u32 {
 /// [`Real::exp`](super::Real::exp) takes all arguments, and keeps NaN and subnormal results.
 ///
 /// x = k ln 2 + r with |r| ≤ ½ ln 2, and eʳ by its Taylor polynomial of degree 13, with a remainder below 5·10⁻¹⁸.
+///
+/// ```
+/// use warpkov_device::device::math;
+///
+/// assert!((math::exp(1.0) - std::f64::consts::E).abs() < 1e-15);
+/// assert_eq!(math::exp(-1000.0), 0.0);
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn exp(x: f64) -> f64 {
@@ -85,13 +127,43 @@ macro_rules! approximate {
 
 approximate! {
     /// 2ˣ to within 2 ulp (`ex2.approx.f32`). The emulator computes these functions with the host's `std`.
+    ///
+    /// ```
+    /// use warpkov_device::device::math;
+    ///
+    /// assert!((math::exp2_approx(3.0) - 8.0).abs() < 1e-6);
+    /// ```
     exp2_approx = "ex2.approx.f32", |x| x.exp2();
     /// log₂ x (`lg2.approx.f32`): absolute error at most 2⁻²² for x in (0.5, 2), otherwise relative error at most 2⁻²².
+    ///
+    /// ```
+    /// use warpkov_device::device::math;
+    ///
+    /// assert!((math::log2_approx(8.0) - 3.0).abs() < 1e-6);
+    /// ```
     log2_approx = "lg2.approx.f32", |x| x.log2();
     /// 1/x to within 1 ulp (`rcp.approx.f32`).
+    ///
+    /// ```
+    /// use warpkov_device::device::math;
+    ///
+    /// assert!((math::reciprocal_approx(4.0) - 0.25).abs() < 1e-6);
+    /// ```
     reciprocal_approx = "rcp.approx.f32", |x| 1.0 / x;
     /// 1/√x with relative error at most 2⁻²²·⁹ (`rsqrt.approx.f32`).
+    ///
+    /// ```
+    /// use warpkov_device::device::math;
+    ///
+    /// assert!((math::rsqrt_approx(16.0) - 0.25).abs() < 1e-6);
+    /// ```
     rsqrt_approx = "rsqrt.approx.f32", |x| 1.0 / x.sqrt();
     /// √x with relative error at most 2⁻²³ (`sqrt.approx.f32`).
+    ///
+    /// ```
+    /// use warpkov_device::device::math;
+    ///
+    /// assert!((math::sqrt_approx(9.0) - 3.0).abs() < 1e-6);
+    /// ```
     sqrt_approx = "sqrt.approx.f32", |x| x.sqrt();
 }

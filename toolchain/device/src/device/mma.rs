@@ -2,6 +2,22 @@
 //!
 //! A is m × k, B is k × n, C and D are m × n. The name of a function is its number type followed by m × n × k. Each
 //! lane holds some of the elements; the functions say which, with g = lane / 4 and t = lane mod 4.
+//!
+//! ```
+//! # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+//! #[kernel(safe)]
+//! fn row_sums(out: PerThread<[f32; 4]>) {
+//!     // Element (r, k) of A is r, and those of B are 1.
+//!     let g = (warp::lane_id() / 4) as f32;
+//!     out.set(mma::tf32_16x8x8([g, g + 8.0, g, g + 8.0], [1.0; 2], [0.0; 4]));
+//! }
+//!
+//! # let device = Emulator::default();
+//! # let mut out = device.zeros(128)?;
+//! row_sums(&device, Shape::new(1, 32), &mut out)?;
+//! assert_eq!(device.to_vec(&out)?[16..20], [8.0, 8.0, 72.0, 72.0]);
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::thread::{self as emulated, WarpOp};
@@ -9,11 +25,59 @@ use crate::emulator::thread::{self as emulated, WarpOp};
 use super::Real;
 
 /// A number type of tensor-core products.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(T = [f32, f64])]
+/// fn product<T: mma::Multiply>(out: GlobalMut<T>) {
+///     let d = T::multiply([T::from_f64(0.1); 4], [T::ONE; 2], [T::ZERO; 4]);
+///     out.set(warp::lane_id() as usize, d[0]);
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// // SAFETY: `out` has one element per lane.
+/// unsafe { product(&device, Shape::new(1, 32), &mut out)? };
+/// assert!(device.to_vec(&out)?.iter().all(|sum: &f32| (sum - 0.8).abs() < 1e-6));
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub trait Multiply: Real {
     /// D = A·B + C with m = 16, n = 8, k = 8, to (nearly) the precision of the type.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(T = [f32, f64])]
+    /// fn product<T: mma::Multiply>(out: GlobalMut<T>) {
+    ///     let d = T::multiply([T::from_f64(0.1); 4], [T::ONE; 2], [T::ZERO; 4]);
+    ///     out.set(warp::lane_id() as usize, d[0]);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// // SAFETY: `out` has one element per lane.
+    /// unsafe { product(&device, Shape::new(1, 32), &mut out)? };
+    /// assert!(device.to_vec(&out)?.iter().all(|sum: &f32| (sum - 0.8).abs() < 1e-6));
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn multiply(a: [Self; 4], b: [Self; 2], c: [Self; 4]) -> [Self; 4];
     /// The same product by the fewest instructions, to their precision: [`tf32_16x8x8`] for f32.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(T = [f32, f64])]
+    /// fn product<T: mma::Multiply>(out: GlobalMut<T>) {
+    ///     let d = T::multiply_plain([T::from_f64(0.1); 4], [T::ONE; 2], [T::ZERO; 4]);
+    ///     out.set(warp::lane_id() as usize, d[0]);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// // SAFETY: `out` has one element per lane.
+    /// unsafe { product(&device, Shape::new(1, 32), &mut out)? };
+    /// assert!(device.to_vec(&out)?.iter().all(|sum: &f32| (sum - 0.8).abs() < 1e-3));
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn multiply_plain(a: [Self; 4], b: [Self; 2], c: [Self; 4]) -> [Self; 4];
 }
@@ -51,6 +115,22 @@ impl Multiply for f32 {
 /// (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1) of C and D.
 ///
 /// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one GPU model.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn row_sums(out: PerThread<[f32; 4]>) {
+///     // Element (r, k) of A is r, and those of B are 1.
+///     let g = (warp::lane_id() / 4) as f32;
+///     out.set(mma::tf32_16x8x8([g, g + 8.0, g, g + 8.0], [1.0; 2], [0.0; 4]));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(128)?;
+/// row_sums(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[16..20], [8.0, 8.0, 72.0, 72.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -83,6 +163,24 @@ pub fn tf32_16x8x8(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
 /// and 2t + 1 (high half) along k.
 ///
 /// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one GPU model.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn row_sums(out: PerThread<[f32; 4]>) {
+///     // Element (r, k) of A is r, and those of B are 1.
+///     let pair = |x: u32| u32::from(half::from_f32(x as f32)) * 0x1_0001;
+///     let g = warp::lane_id() / 4;
+///     let a = [pair(g), pair(g + 8), pair(g), pair(g + 8)];
+///     out.set(mma::f16_16x8x16(a, [pair(1); 2], [0.0; 4]));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(128)?;
+/// row_sums(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[16..20], [16.0, 16.0, 144.0, 144.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -118,6 +216,22 @@ pub fn f16_16x8x16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
 /// A lane holds A(g, t), B(t, g), and the elements (g, 2t) and (g, 2t + 1) of C and D.
 ///
 /// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one GPU model.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn row_sums(out: PerThread<[f64; 2]>) {
+///     // Element (r, k) of A is r, and those of B are 1.
+///     let g = f64::from(warp::lane_id() / 4);
+///     out.set(mma::f64_8x8x4(g, 1.0, [0.5; 2]));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(64)?;
+/// row_sums(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[8..10], [4.5, 4.5]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -154,6 +268,22 @@ pub fn f64_8x8x4(a: f64, b: f64, c: [f64; 2]) -> [f64; 2] {
 /// Lanes hold the same elements as in [`tf32_16x8x8`].
 ///
 /// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one GPU model.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn row_sums(out: PerThread<[f64; 4]>) {
+///     // Element (r, k) of A is r, and those of B are 1.
+///     let g = f64::from(warp::lane_id() / 4);
+///     out.set(mma::f64_16x8x8([g, g + 8.0, g, g + 8.0], [1.0; 2], [0.0; 4]));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(128)?;
+/// row_sums(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[16..20], [8.0, 8.0, 72.0, 72.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -186,6 +316,20 @@ pub fn f64_16x8x8(a: [f64; 4], b: [f64; 2], c: [f64; 4]) -> [f64; 4] {
 /// of 11 bits, and the product of the two low parts is omitted.
 ///
 /// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one GPU model.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn precise(out: PerThread<[f32; 4]>) {
+///     out.set(mma::tf32x3_16x8x8([0.1; 4], [1.0; 2], [0.0; 4]));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(128)?;
+/// precise(&device, Shape::new(1, 32), &mut out)?;
+/// assert!(device.to_vec(&out)?.iter().all(|sum| (sum - 0.8).abs() < 1e-6));
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -199,6 +343,13 @@ pub fn tf32x3_16x8x8(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
 }
 
 /// x truncated to TF32: 10 fraction bits.
+///
+/// ```
+/// use warpkov_device::device::mma;
+///
+/// assert_eq!(mma::tf32(1.0 + 2_f32.powi(-10)), 1.0 + 2_f32.powi(-10));
+/// assert_eq!(mma::tf32(1.0 + 2_f32.powi(-11)), 1.0);
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn tf32(x: f32) -> f32 {

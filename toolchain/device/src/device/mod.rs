@@ -19,6 +19,24 @@
 //! | [`mma`] | tensor cores |
 //! | [`math`] | fused multiply-add, exponential, approximate functions; [`Real`] has the elementary functions |
 //! | [`half`] | conversions between f16 and f32 |
+//!
+//! ```
+//! # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+//! #[kernel(T = [f32, f64])]
+//! fn axpy<T: Real>(n: u32, a: T, x: Global<T>, y: GlobalMut<T>) {
+//!     let i = thread::index_1d() as usize;
+//!     if i < n as usize {
+//!         y.set(i, a.fma(x.get(i), y.get(i)));
+//!     }
+//! }
+//!
+//! # let device = Emulator::default();
+//! # let (x, mut y) = (device.upload(&[1.0, 2.0])?, device.upload(&[0.5; 2])?);
+//! // SAFETY: both vectors have n elements.
+//! unsafe { axpy(&device, Shape::cover(2, 32), 2, 2.0, &x, &mut y)? };
+//! assert_eq!(device.to_vec(&y)?, [2.5, 4.5]);
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 
 /// Selects an expression by target.
 macro_rules! target {
@@ -70,6 +88,25 @@ pub use warpkov_device_macros::{DeviceCopy, Parameter, kernel};
 pub use bytemuck;
 
 /// What most kernels use: `use warpkov_device::device::prelude::*;`.
+///
+/// ```
+/// use warpkov_device::device::prelude::*;
+///
+/// /// Squares of the threads' indices.
+/// #[kernel]
+/// fn squares(out: GlobalMut<u64>) {
+///     let i = thread::index_1d();
+///     out.set(i as usize, i * i);
+/// }
+///
+/// # use warpkov_device::{emulator::Emulator, launch::*};
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(3)?;
+/// // SAFETY: `out` has one element per thread.
+/// unsafe { squares(&device, Shape::new(1, 3), &mut out)? };
+/// assert_eq!(device.to_vec(&out)?, [0, 1, 4]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub mod prelude {
     pub use super::{
         DeviceCopy, Element, Global, GlobalMut, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic, block,

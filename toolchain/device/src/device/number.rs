@@ -47,32 +47,101 @@ pub trait DeviceCopy: Copy + 'static {}
 impl<T: Copy + 'static> DeviceCopy for T {}
 
 /// A number of 1, 2, 4 or 8 bytes: an element of shared memory.
+///
+/// ```
+/// use warpkov_device::device::Element;
+///
+/// /// The same number by way of its bits.
+/// fn copy<T: Element>(x: T) -> T {
+///     T::from_raw(x.to_raw())
+/// }
+///
+/// assert_eq!((copy(-1_i8), copy(0.5_f64)), (-1, 0.5));
+/// ```
 pub trait Element: DeviceCopy {
     /// The bits, zero-extended.
+    ///
+    /// ```
+    /// use warpkov_device::device::Element;
+    ///
+    /// assert_eq!((-1_i16).to_raw(), 0xffff);
+    /// assert_eq!(1.0_f32.to_raw(), 0x3f80_0000);
+    /// ```
     fn to_raw(self) -> u64;
     /// The number with the low bits of `raw`.
+    ///
+    /// ```
+    /// use warpkov_device::device::Element;
+    ///
+    /// assert_eq!(i16::from_raw(0x1_ffff), -1);
+    /// assert_eq!(f32::from_raw(0x3f80_0000), 1.0);
+    /// ```
     fn from_raw(raw: u64) -> Self;
 }
 
 /// A number of 4 or 8 bytes: the unit of shuffles and atomic operations.
+///
+/// ```
+/// use warpkov_device::device::Word;
+///
+/// assert!(f64::WIDE && !u32::WIDE);
+/// ```
 pub trait Word: Element + PartialEq + super::Parameter {
     /// True for 8 bytes.
     const WIDE: bool;
 }
 
 /// A type for which a kernel may be instantiated. The entry point's name ends in the type's name.
+///
+/// ```
+/// use warpkov_device::device::Named;
+///
+/// fn entry<T: Named>(kernel: &str) -> String {
+///     format!("{kernel}_{}", T::NAME)
+/// }
+///
+/// assert_eq!(entry::<f64>("axpy"), "axpy_f64");
+/// ```
 pub trait Named {
     /// The name in Rust, such as `"f32"`.
     const NAME: &'static str;
 }
 
 /// The integer type of row pointers of a sparse matrix: `u32`, or `u64` from 2³² nonzeros on.
+///
+/// ```
+/// use warpkov_device::device::Offset;
+///
+/// /// Row pointers of rows of these lengths.
+/// fn pointers<O: Offset>(lengths: &[usize]) -> Vec<O> {
+///     let mut end = O::ZERO;
+///     let ends = lengths.iter().map(|&length| {
+///         end += O::from_usize(length);
+///         end
+///     });
+///     [O::ZERO].into_iter().chain(ends).collect()
+/// }
+///
+/// assert_eq!(pointers::<u64>(&[2, 0, 1]), [0, 2, 2, 3]);
+/// ```
 pub trait Offset: Word + Named + PartialOrd + Add<Output = Self> + AddAssign {
     /// 0.
     const ZERO: Self;
     /// The value as an index.
+    ///
+    /// ```
+    /// use warpkov_device::device::Offset;
+    ///
+    /// assert_eq!(7_u64.to_usize(), 7);
+    /// ```
     fn to_usize(self) -> usize;
     /// The value of an index. The index must fit.
+    ///
+    /// ```
+    /// use warpkov_device::device::Offset;
+    ///
+    /// assert_eq!(u64::from_usize(1 << 40), 1 << 40);
+    /// ```
     fn from_usize(index: usize) -> Self;
 }
 
@@ -125,37 +194,136 @@ pub trait Real:
     /// −∞, the identity of the maximum.
     const NEG_INFINITY: Self;
     /// x rounded to the nearest number of this type.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert_eq!(<f32 as Real>::from_f64(0.1), 0.1_f32);
+    /// ```
     fn from_f64(x: f64) -> Self;
     /// The same number as f64, exactly.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert_eq!(0.5_f32.to_f64(), 0.5_f64);
+    /// ```
     fn to_f64(self) -> f64;
     /// `self`·`y` + `z`, rounded once.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// // 0.1 in f64 is more than 1/10.
+    /// assert_eq!(0.1_f64.fma(10.0, -1.0), 2_f64.powi(-54));
+    /// ```
     fn fma(self, y: Self, z: Self) -> Self;
     /// |x|.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert_eq!(Real::abs(-2.5_f32), 2.5);
+    /// ```
     fn abs(self) -> Self;
     /// The larger of the two; if one is NaN, the other.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert_eq!(Real::max(1.5_f64, f64::NAN), 1.5);
+    /// ```
     fn max(self, other: Self) -> Self;
     /// √x, rounded to the nearest number.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert_eq!(Real::sqrt(2.25_f64), 1.5);
+    /// ```
     fn sqrt(self) -> Self;
     /// 1/√x to within 2 ulp: √x and the quotient are rounded.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert_eq!(4.0_f32.rsqrt(), 0.5);
+    /// ```
     fn rsqrt(self) -> Self;
     /// eˣ to within 1 ulp, for all x.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert!((Real::exp(1.0_f64) - std::f64::consts::E).abs() < 1e-15);
+    /// ```
     fn exp(self) -> Self;
     /// 2ˣ to within 1 ulp, for all x; exact for integers.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert_eq!(Real::exp2(-3.0_f64), 0.125);
+    /// ```
     fn exp2(self) -> Self;
     /// ln x to within 1 ulp; −∞ for ±0 and NaN for x < 0.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert!((Real::ln(10.0_f64) - std::f64::consts::LN_10).abs() < 1e-15);
+    /// assert!(Real::ln(-1.0_f64).is_nan());
+    /// ```
     fn ln(self) -> Self;
     /// log₂ x to within 1 ulp; exact for powers of 2, −∞ for ±0 and NaN for x < 0.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert_eq!(Real::log2(0.125_f32), -3.0);
+    /// ```
     fn log2(self) -> Self;
     /// sin x to within 1 ulp, for all x; NaN for ±∞. Beyond π/4, x is reduced by an integer product with 2/π.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert!((Real::sin(1e22_f64) + 0.8522008497671888).abs() < 1e-15);
+    /// ```
     fn sin(self) -> Self;
     /// cos x to within 1 ulp, as [`sin`](Self::sin).
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert!((Real::cos(std::f64::consts::FRAC_PI_3) - 0.5).abs() < 1e-15);
+    /// ```
     fn cos(self) -> Self;
     /// tanh x to within 1 ulp.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert!((Real::tanh(0.5_f64) - 0.46211715726000975).abs() < 1e-15);
+    /// ```
     fn tanh(self) -> Self;
     /// xʸ to within 1 ulp. Special cases are those of `pow` in C and of `powf` in Rust: 1 for y = 0 and for x = 1, NaN for
     /// x < 0 unless y is an integer.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert!((Real::pow(2.0_f64, 0.5) - std::f64::consts::SQRT_2).abs() < 1e-15);
+    /// assert_eq!(Real::pow(-2.0_f64, 3.0), -8.0);
+    /// ```
     fn pow(self, y: Self) -> Self;
     /// erf x = 2/√π ∫₀ˣ exp(−t²) dt to within 1 ulp.
+    ///
+    /// ```
+    /// use warpkov_device::device::Real;
+    ///
+    /// assert!((Real::erf(0.5_f64) - 0.5204998778130465).abs() < 1e-15);
+    /// ```
     fn erf(self) -> Self;
 }
 

@@ -67,6 +67,27 @@ use super::global::{Global, GlobalMut};
 ///
 /// A struct of scalars only is its own argument. A launch that borrows a buffer both mutably and a second time does not
 /// compile.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[derive(Clone, Copy, Parameter)]
+/// struct Point {
+///     x: f32,
+///     id: u32,
+/// }
+///
+/// #[kernel]
+/// fn fill(point: Point, out: GlobalMut<f32>) {
+///     out.set(point.id as usize, point.x);
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(3)?;
+/// // SAFETY: `id` is an index of `out`.
+/// unsafe { fill(&device, Shape::new(1, 1), Point { x: 2.5, id: 1 }, &mut out)? };
+/// assert_eq!(device.to_vec(&out)?, [0.0, 2.5, 0.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub trait Parameter: Sized {
     /// The type of the entry point's parameter; for a struct, a tuple of its fields' types.
     #[cfg(target_arch = "nvptx64")]
@@ -141,14 +162,54 @@ impl<'a> Leaves<'a> {
 
 /// A parameter without views: plain numbers, of which an array in device memory holds many, one 8-byte word for each
 /// number. A struct of scalars that derives [`Parameter`](derive@super::Parameter) is one.
+///
+/// ```
+/// use warpkov_device::device::{Parameter, Scalars};
+///
+/// #[derive(Clone, Copy, Parameter)]
+/// struct Point {
+///     x: f32,
+///     id: u32,
+/// }
+///
+/// assert_eq!(Point::WORDS, 2);
+/// ```
 pub trait Scalars: Parameter + Copy {
     /// The number of words.
     const WORDS: usize;
 
     /// Gives the words to `each`, in order.
+    ///
+    /// ```
+    /// use warpkov_device::device::{Parameter, Scalars};
+    ///
+    /// #[derive(Clone, Copy, Parameter)]
+    /// struct Point {
+    ///     x: f32,
+    ///     id: u32,
+    /// }
+    ///
+    /// let mut words = Vec::new();
+    /// Point { x: 1.0, id: 7 }.to_words(&mut |word| words.push(word));
+    /// assert_eq!(words, [0x3f80_0000, 7]);
+    /// ```
     fn to_words(&self, each: &mut impl FnMut(u64));
 
     /// The value whose words `next` returns, in order.
+    ///
+    /// ```
+    /// use warpkov_device::device::{Parameter, Scalars};
+    ///
+    /// #[derive(Clone, Copy, Parameter)]
+    /// struct Point {
+    ///     x: f32,
+    ///     id: u32,
+    /// }
+    ///
+    /// let mut words = [0x3f80_0000, 7].into_iter();
+    /// let Point { x, id } = Point::of_words(&mut || words.next().unwrap_or_default());
+    /// assert_eq!((x, id), (1.0, 7));
+    /// ```
     fn of_words(next: &mut impl FnMut() -> u64) -> Self;
 }
 

@@ -26,6 +26,23 @@ use super::{DeviceCopy, Element, Global, GlobalMut, Shared};
 
 /// A view whose elements form rows of one length. A GPU checks no index; the emulator reports a column beyond the end of its
 /// row, too, though the view has an element at that place.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn double(x: Global<f32>, y: GlobalMut<f32>) {
+///     let (row, column) = (thread::thread_idx_y() as usize, thread::thread_idx_x() as usize);
+///     let (x, y): (Rows<_, _>, Rows<_, _>) = (x.rows(3), y.rows(3));
+///     y.set(row, column, 2.0 * x.get(row, column));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
+/// // SAFETY: both matrices have 2 · 3 elements.
+/// unsafe { double(&device, Shape::new(1, Dim3 { x: 3, y: 2, z: 1 }), &x, &mut y)? };
+/// assert_eq!(device.to_vec(&y)?, [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Rows<View, Index> {
     view: View,
@@ -36,6 +53,24 @@ macro_rules! rows {
     ($($view:ident, $bound:ident, $index:ty;)*) => {$(
         impl<T: $bound> $view<T> {
             /// The view as a matrix with rows of `length` elements.
+            ///
+            /// ```
+            /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+            /// #[kernel]
+            /// fn transpose(x: Global<f32>, y: GlobalMut<f32>) {
+            ///     let (row, column) = (thread::thread_idx_y(), thread::thread_idx_x());
+            ///     let tile = shared_array!(tile: f32; 6).rows(3);
+            ///     tile.set(row, column, x.rows(3).get(row as usize, column as usize));
+            ///     y.rows(2).set(column as usize, row as usize, tile.get(row, column));
+            /// }
+            ///
+            /// # let device = Emulator::default();
+            /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
+            /// // SAFETY: both matrices have 2 · 3 elements.
+            /// unsafe { transpose(&device, Shape::new(1, Dim3 { x: 3, y: 2, z: 1 }), &x, &mut y)? };
+            /// assert_eq!(device.to_vec(&y)?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+            /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+            /// ```
             #[inline(always)]
             #[must_use]
             pub fn rows(self, length: $index) -> Rows<Self, $index> {
@@ -45,6 +80,23 @@ macro_rules! rows {
 
         impl<T: $bound> Rows<$view<T>, $index> {
             /// The index in the view of the element at `column` of `row`, for an atomic operation or a copy.
+            ///
+            /// ```
+            /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+            /// #[kernel]
+            /// fn row_sums(x: Global<f32>, y: GlobalMut<f32>) {
+            ///     let (row, column) = (thread::thread_idx_y() as usize, thread::thread_idx_x() as usize);
+            ///     let (x, sums) = (x.rows(3), y.rows(1));
+            ///     atomic::add((y, sums.index(row, 0)), x.get(row, column));
+            /// }
+            ///
+            /// # let device = Emulator::default();
+            /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
+            /// // SAFETY: both matrices have 2 · 3 elements.
+            /// unsafe { row_sums(&device, Shape::new(1, Dim3 { x: 3, y: 2, z: 1 }), &x, &mut y)? };
+            /// assert_eq!(device.to_vec(&y)?[..2], [6.0, 15.0]);
+            /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+            /// ```
             #[inline(always)]
             #[must_use]
             #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -59,6 +111,24 @@ macro_rules! rows {
             }
 
             /// The element at `column` of `row`.
+            ///
+            /// ```
+            /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+            /// #[kernel]
+            /// fn transpose(x: Global<f32>, y: GlobalMut<f32>) {
+            ///     let (row, column) = (thread::thread_idx_y(), thread::thread_idx_x());
+            ///     let tile = shared_array!(tile: f32; 6).rows(3);
+            ///     tile.set(row, column, x.rows(3).get(row as usize, column as usize));
+            ///     y.rows(2).set(column as usize, row as usize, tile.get(row, column));
+            /// }
+            ///
+            /// # let device = Emulator::default();
+            /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
+            /// // SAFETY: both matrices have 2 · 3 elements.
+            /// unsafe { transpose(&device, Shape::new(1, Dim3 { x: 3, y: 2, z: 1 }), &x, &mut y)? };
+            /// assert_eq!(device.to_vec(&y)?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+            /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+            /// ```
             #[inline(always)]
             #[must_use]
             #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -78,6 +148,24 @@ macro_rules! written_rows {
     ($($view:ident, $bound:ident, $index:ty;)*) => {$(
         impl<T: $bound> Rows<$view<T>, $index> {
             /// Writes the element at `column` of `row`.
+            ///
+            /// ```
+            /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+            /// #[kernel]
+            /// fn transpose(x: Global<f32>, y: GlobalMut<f32>) {
+            ///     let (row, column) = (thread::thread_idx_y(), thread::thread_idx_x());
+            ///     let tile = shared_array!(tile: f32; 6).rows(3);
+            ///     tile.set(row, column, x.rows(3).get(row as usize, column as usize));
+            ///     y.rows(2).set(column as usize, row as usize, tile.get(row, column));
+            /// }
+            ///
+            /// # let device = Emulator::default();
+            /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
+            /// // SAFETY: both matrices have 2 · 3 elements.
+            /// unsafe { transpose(&device, Shape::new(1, Dim3 { x: 3, y: 2, z: 1 }), &x, &mut y)? };
+            /// assert_eq!(device.to_vec(&y)?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+            /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+            /// ```
             #[inline(always)]
             #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
             pub fn set(self, row: $index, column: $index, value: T) {

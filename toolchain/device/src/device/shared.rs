@@ -3,6 +3,26 @@
 //! The threads of a block exchange data through it, with a [barrier](super::thread::sync_threads) between writes and
 //! reads. Its contents are undefined when a block starts. The emulator reports accesses out of bounds or misaligned,
 //! reads of uninitialised memory, and [races](crate::emulator#races).
+//!
+//! ```
+//! # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+//! #[kernel]
+//! fn read(out: GlobalMut<u32>) {
+//!     let tile = shared_array!(tile: u32; 64);
+//!     let t = thread::thread_idx_x();
+//!     tile.set(t, t);
+//!     tile.set(t + 32, 100 + t);
+//!     thread::sync_threads();
+//!     out.set(t as usize, tile.get(63 - t));
+//! }
+//!
+//! # let device = Emulator::default();
+//! # let mut out = device.zeros(32)?;
+//! // SAFETY: `out` has one element per thread.
+//! unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+//! assert_eq!(device.to_vec(&out)?[..3], [131, 130, 129]);
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::{asm, global_asm};
@@ -17,6 +37,26 @@ use crate::emulator::{profile::Operation, thread as emulated};
 global_asm!(".extern .shared .align 16 .b8 dynamic_shared[];");
 
 /// An array of `T` in shared memory.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn read(out: GlobalMut<u32>) {
+///     let tile = shared_array!(tile: u32; 64);
+///     let t = thread::thread_idx_x();
+///     tile.set(t, t);
+///     tile.set(t + 32, 100 + t);
+///     thread::sync_threads();
+///     out.set(t as usize, tile.get(63 - t));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// // SAFETY: `out` has one element per thread.
+/// unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+/// assert_eq!(device.to_vec(&out)?[..3], [131, 130, 129]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Shared<T> {
     /// Byte address in the block's shared memory.
@@ -34,6 +74,29 @@ impl Shared<u32> {
     ///
     /// *Takes part*: all 32 lanes. *Safety*: `row` is a multiple of 4, in an array that begins at a multiple of 16
     /// bytes.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn read(out: GlobalMut<u32>) {
+    ///     let tile = shared_array!(tile: u32; 128);
+    ///     let t = thread::thread_idx_x();
+    ///     for k in 0..4 {
+    ///         tile.set(32 * k + t, 32 * k + t);
+    ///     }
+    ///     thread::sync_threads();
+    ///     // The rows of the four matrices follow each other.
+    ///     let words = tile.load_matrices(4 * t);
+    ///     out.set(t as usize, words[3]);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// // SAFETY: `out` has one element per thread.
+    /// unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+    /// assert_eq!(device.to_vec(&out)?[..2], [96, 97]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -77,6 +140,27 @@ impl<T: Element> Shared<T> {
     }
 
     /// The views of the first `count` elements and of the rest.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn read(out: GlobalMut<u32>) {
+    ///     let tile = shared_array!(tile: u32; 64);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.set(t, t);
+    ///     tile.set(t + 32, 100 + t);
+    ///     thread::sync_threads();
+    ///     let (low, high) = tile.split(32);
+    ///     out.set(t as usize, low.get(31 - t) + high.get(t));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// // SAFETY: `out` has one element per thread.
+    /// unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+    /// assert_eq!(device.to_vec(&out)?, [131; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -90,6 +174,26 @@ impl<T: Element> Shared<T> {
     }
 
     /// The same memory as an array of `U`, a type that is not wider than `T`.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn read(out: GlobalMut<u32>) {
+    ///     let tile = shared_array!(tile: u32; 64);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.set(t, t);
+    ///     tile.set(t + 32, 100 + t);
+    ///     thread::sync_threads();
+    ///     out.set(t as usize, tile.cast::<u8>().get(4 * t).into());
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// // SAFETY: `out` has one element per thread.
+    /// unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+    /// assert_eq!(device.to_vec(&out)?[30..], [30, 31]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn cast<U: Element>(self) -> Shared<U> {
@@ -98,6 +202,26 @@ impl<T: Element> Shared<T> {
     }
 
     /// Number of elements.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn read(out: GlobalMut<u32>) {
+    ///     let tile = shared_array!(tile: u32; 64);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.set(t, t);
+    ///     tile.set(t + 32, 100 + t);
+    ///     thread::sync_threads();
+    ///     out.set(t as usize, tile.len());
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// // SAFETY: `out` has one element per thread.
+    /// unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+    /// assert_eq!(device.to_vec(&out)?, [64; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn len(self) -> u32 {
@@ -105,6 +229,26 @@ impl<T: Element> Shared<T> {
     }
 
     /// Whether the array has no elements.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn read(out: GlobalMut<u32>) {
+    ///     let tile = shared_array!(tile: u32; 64);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.set(t, t);
+    ///     tile.set(t + 32, 100 + t);
+    ///     thread::sync_threads();
+    ///     out.set(t as usize, u32::from(tile.is_empty() || !tile.split(0).0.is_empty()));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// // SAFETY: `out` has one element per thread.
+    /// unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+    /// assert_eq!(device.to_vec(&out)?, [0; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn is_empty(self) -> bool {
@@ -112,6 +256,26 @@ impl<T: Element> Shared<T> {
     }
 
     /// The element at `index`.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn read(out: GlobalMut<u32>) {
+    ///     let tile = shared_array!(tile: u32; 64);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.set(t, t);
+    ///     tile.set(t + 32, 100 + t);
+    ///     thread::sync_threads();
+    ///     out.set(t as usize, tile.get(63 - t));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// // SAFETY: `out` has one element per thread.
+    /// unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+    /// assert_eq!(device.to_vec(&out)?[..3], [131, 130, 129]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -146,6 +310,25 @@ impl<T: Element> Shared<T> {
     }
 
     /// Writes the element at `index`.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn read(out: GlobalMut<u32>) {
+    ///     let tile = shared_array!(tile: u32; 32);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.set(t, t * t);
+    ///     thread::sync_threads();
+    ///     out.set(t as usize, tile.get(31 - t));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// // SAFETY: `out` has one element per thread.
+    /// unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+    /// assert_eq!(device.to_vec(&out)?[..3], [961, 900, 841]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn set(self, index: u32, value: T) {
@@ -238,6 +421,27 @@ impl<T: Word> Shared<T> {
     /// Elements `2·index` and `2·index + 1`, by one load.
     ///
     /// *Safety*: the array begins at a multiple of 16 bytes.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn read(out: GlobalMut<u32>) {
+    ///     let tile = shared_array!(tile: u32; 64);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.set(t, t);
+    ///     tile.set(t + 32, 100 + t);
+    ///     thread::sync_threads();
+    ///     let [a, b] = tile.get2(t);
+    ///     out.set(t as usize, a + b);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// // SAFETY: `out` has one element per thread.
+    /// unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+    /// assert_eq!(device.to_vec(&out)?[..3], [1, 5, 9]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -248,6 +452,26 @@ impl<T: Word> Shared<T> {
     /// Elements `4·index … 4·index + 3`, by 16-byte loads, as [`Global::get4`](super::Global::get4).
     ///
     /// *Safety*: the array begins at a multiple of 16 bytes.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn read(out: GlobalMut<u32>) {
+    ///     let tile = shared_array!(tile: u32; 64);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.set(t, t);
+    ///     tile.set(t + 32, 100 + t);
+    ///     thread::sync_threads();
+    ///     out.set(t as usize, tile.get4(t / 2).iter().sum());
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// // SAFETY: `out` has one element per thread.
+    /// unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+    /// assert_eq!(device.to_vec(&out)?[..3], [6, 6, 22]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -258,6 +482,27 @@ impl<T: Word> Shared<T> {
     /// Elements `index` and `index + 1`, by one load.
     ///
     /// *Safety*: `index` is even, in an array that begins at a multiple of 16 bytes.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn read(out: GlobalMut<u32>) {
+    ///     let tile = shared_array!(tile: u32; 64);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.set(t, t);
+    ///     tile.set(t + 32, 100 + t);
+    ///     thread::sync_threads();
+    ///     let [a, b] = tile.get2_at(62 - 2 * t);
+    ///     out.set(t as usize, b - a);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// // SAFETY: `out` has one element per thread.
+    /// unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+    /// assert_eq!(device.to_vec(&out)?, [1; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -294,6 +539,26 @@ impl<T: Word> Shared<T> {
     /// Elements `index … index + 3`, by 16-byte loads.
     ///
     /// *Safety*: `index` is a multiple of 4, in an array that begins at a multiple of 16 bytes.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn read(out: GlobalMut<u32>) {
+    ///     let tile = shared_array!(tile: u32; 64);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.set(t, t);
+    ///     tile.set(t + 32, 100 + t);
+    ///     thread::sync_threads();
+    ///     out.set(t as usize, tile.get4_at(60 - t / 2 * 4)[3]);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// // SAFETY: `out` has one element per thread.
+    /// unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+    /// assert_eq!(device.to_vec(&out)?[..3], [131, 131, 127]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -400,6 +665,25 @@ impl<T: Word> Shared<T> {
 /// `T`.
 ///
 /// Every call returns the same memory. For several arrays use [`Shared::split`].
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn read(out: GlobalMut<u32>) {
+///     let tile = shared::dynamic_shared_mem::<u32>();
+///     let t = thread::thread_idx_x();
+///     tile.set(t, t);
+///     thread::sync_threads();
+///     out.set(t as usize, tile.get(31 - t));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// // SAFETY: `out` has one element per thread.
+/// unsafe { read(&device, Shape::new(1, 32).with_shared(32 * 4), &mut out)? };
+/// assert_eq!(device.to_vec(&out)?[..3], [31, 30, 29]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn dynamic_shared_mem<T: Element>() -> Shared<T> {
@@ -426,6 +710,26 @@ pub fn dynamic_shared_mem<T: Element>() -> Shared<T> {
 ///
 /// The name identifies the array in the PTX. It may have elements of any [`Element`](crate::device::Element) type; that of a
 /// generic function, too. Its instances with elements of other sizes are other arrays.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn read(out: GlobalMut<u32>) {
+///     let tile = shared_array!(tile: u32; 64);
+///     let t = thread::thread_idx_x();
+///     tile.set(t, t);
+///     tile.set(t + 32, 100 + t);
+///     thread::sync_threads();
+///     out.set(t as usize, tile.get(63 - t));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// // SAFETY: `out` has one element per thread.
+/// unsafe { read(&device, Shape::new(1, 32), &mut out)? };
+/// assert_eq!(device.to_vec(&out)?[..3], [131, 130, 129]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[macro_export]
 macro_rules! shared_array {
     ($name:ident: $ty:ty; $len:literal) => { $crate::shared_array!(@named "", $name: $ty; $len) };

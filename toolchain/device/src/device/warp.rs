@@ -3,6 +3,22 @@
 //! A `mask` has one bit for each participating lane; every lane of the mask must execute the same operation with the
 //! same mask. [`FULL`] selects all 32 lanes. On a GPU, an operation by a lane outside its mask, and a read from such a
 //! lane, is undefined. The emulator reports both, and lanes of the mask that do not arrive.
+//!
+//! ```
+//! # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+//! #[kernel(safe)]
+//! fn add<'n>(n: Len<'n>, x: In<'n, f32>, sums: Out<'n, f32>) {
+//!     if let Some(i) = n.element() {
+//!         sums.set(&i, warp::reduce(x.get(&i), |a, b| a + b));
+//!     }
+//! }
+//!
+//! # let device = Emulator::default();
+//! # let (x, mut sums) = (device.upload(&[0.5; 64])?, device.zeros(64)?);
+//! add(&device, Shape::new(1, 64), 64, &x, &mut sums)?;
+//! assert_eq!(device.to_vec(&sums)?, [16.0; 64]);
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 
 #[cfg(target_arch = "nvptx64")]
 use super::nvvm;
@@ -18,6 +34,20 @@ pub const SIZE: u32 = 32;
 pub const FULL: u32 = u32::MAX;
 
 /// The thread's lane in its warp: 0 … 31.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn lanes(out: PerThread<u32>) {
+///     out.set(warp::lane_id());
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(64)?;
+/// lanes(&device, Shape::new(1, 64), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[30..34], [30, 31, 0, 1]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn lane_id() -> u32 {
@@ -25,6 +55,20 @@ pub fn lane_id() -> u32 {
 }
 
 /// The warp's index in its block.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn warps(out: PerThread<u32>) {
+///     out.set(warp::warp_id());
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(64)?;
+/// warps(&device, Shape::new(1, 64), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[30..34], [0, 0, 1, 1]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn warp_id() -> u32 {
@@ -35,6 +79,20 @@ pub fn warp_id() -> u32 {
 /// not divide a warp.
 ///
 /// *Takes part*: all 32 lanes.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn warps(out: PerThread<u32>) {
+///     out.set(warp::warp_role());
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(64)?;
+/// warps(&device, Shape::new(1, 64), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[30..34], [0, 0, 1, 1]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -43,6 +101,25 @@ pub fn warp_role() -> u32 {
 }
 
 /// Waits for the lanes of `mask` and makes their memory writes visible to each other (`__syncwarp`).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn reverse(out: GlobalMut<u32>) {
+///     let tile = shared_array!(tile: u32; 32);
+///     let lane = warp::lane_id();
+///     tile.set(lane, lane);
+///     warp::sync_warp(warp::FULL);
+///     out.set(lane as usize, tile.get(31 - lane));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// // SAFETY: `out` has one element per thread.
+/// unsafe { reverse(&device, Shape::new(1, 32), &mut out)? };
+/// assert_eq!(device.to_vec(&out)?[..3], [31_u32, 30, 29]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sync_warp(mask: u32) {
@@ -117,6 +194,20 @@ macro_rules! shuffles {
 
 shuffles! {
     /// The value of lane `source` mod 32 (`__shfl_sync`).
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn first(out: PerThread<u32>) {
+    ///     out.set(warp::shuffle(warp::FULL, 10 * warp::lane_id(), 5));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// first(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [50; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     shuffle,
     /// [`shuffle`] within each segment of `width` lanes, 1, 2, 4, 8, 16 or 32: the value of the segment's lane `source` mod
     /// `width`.
@@ -149,24 +240,122 @@ shuffles! {
     shuffle_in = shuffle_index, Shuffle, 31, source, |lane, width| Some(lane / width * width + source % width);
 
     /// The value of lane i − `delta` in lane i; lanes below `delta` keep their own (`__shfl_up_sync`).
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn below(out: PerThread<u32>) {
+    ///     out.set(warp::shuffle_up(warp::FULL, warp::lane_id(), 1));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// below(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[..4], [0, 0, 1, 2]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     shuffle_up,
     /// [`shuffle_up`] within each segment of `width` lanes; its first `delta` lanes keep their own.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn below(out: PerThread<u32>) {
+    ///     out.set(warp::shuffle_up_in(warp::FULL, warp::lane_id(), 1, 8));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// below(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[6..10], [5, 6, 8, 8]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     shuffle_up_in = shuffle_up, ShuffleUp, 0, delta,
         |lane, width| lane.checked_sub(delta).filter(|&from| from >= lane / width * width);
 
     /// The value of lane i + `delta` in lane i; the last `delta` lanes keep their own (`__shfl_down_sync`).
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn above(out: PerThread<u32>) {
+    ///     out.set(warp::shuffle_down(warp::FULL, warp::lane_id(), 1));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// above(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[28..], [29, 30, 31, 31]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     shuffle_down,
     /// [`shuffle_down`] within each segment of `width` lanes; its last `delta` lanes keep their own.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn above(out: PerThread<u32>) {
+    ///     out.set(warp::shuffle_down_in(warp::FULL, warp::lane_id(), 1, 8));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// above(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[5..9], [6, 7, 7, 9]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     shuffle_down_in = shuffle_down, ShuffleDown, 31, delta,
         |lane, width| lane.checked_add(delta).filter(|&from| from / width == lane / width);
 
     /// The value of lane i ⊕ `lanes` (bitwise exclusive or) in lane i (`__shfl_xor_sync`).
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn neighbour(out: PerThread<u32>) {
+    ///     out.set(warp::shuffle_xor(warp::FULL, warp::lane_id(), 1));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// neighbour(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[..4], [1, 0, 3, 2]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     shuffle_xor,
     /// [`shuffle_xor`] within each segment of `width` lanes: `lanes` is less than `width`.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn opposite(out: PerThread<u32>) {
+    ///     out.set(warp::shuffle_xor_in(warp::FULL, warp::lane_id(), 3, 4));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// opposite(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[2..6], [1, 0, 7, 6]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     shuffle_xor_in = shuffle_xor, ShuffleXor, 31, lanes, |lane, width| Some(lane / width * width + (lane ^ lanes) % width);
 }
 
 /// Whether `predicate` is true in every lane of `mask` (`__all_sync`).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn vote(out: PerThread<u32>) {
+///     out.set(u32::from(warp::all(warp::FULL, warp::lane_id() < 31)));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// vote(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [0; 32]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -179,6 +368,20 @@ pub fn all(mask: u32, predicate: bool) -> bool {
 }
 
 /// Whether `predicate` is true in at least one lane of `mask` (`__any_sync`).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn vote(out: PerThread<u32>) {
+///     out.set(u32::from(warp::any(warp::FULL, warp::lane_id() == 31)));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// vote(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [1; 32]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -191,6 +394,20 @@ pub fn any(mask: u32, predicate: bool) -> bool {
 }
 
 /// The lanes of `mask` in which `predicate` is true, one bit per lane (`__ballot_sync`).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn vote(out: PerThread<u32>) {
+///     out.set(warp::ballot(warp::FULL, warp::lane_id() < 4));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// vote(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [0b1111; 32]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -209,6 +426,20 @@ fn emulated_ballot(op: WarpOp, mask: u32, predicate: bool) -> u32 {
 }
 
 /// Whether `predicate` is the same in all lanes of `mask` (`vote.sync.uni`).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn vote(out: PerThread<u32>) {
+///     out.set(u32::from(warp::uniform(warp::FULL, warp::lane_id() == 31)));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// vote(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [0; 32]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -267,6 +498,21 @@ pub fn match_any<T: Word>(mask: u32, value: T) -> u32 {
 }
 
 /// Whether all lanes of `mask` have the same `value` (`__match_all_sync`).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn compare(out: PerThread<u32>) {
+///     let (equal, different) = (warp::match_all(warp::FULL, 7), warp::match_all(warp::FULL, warp::lane_id()));
+///     out.set(u32::from(equal && !different));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// compare(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [1; 32]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -279,6 +525,20 @@ pub fn match_all<T: Word>(mask: u32, value: T) -> bool {
 /// Lanes that take the same branch need not execute together, so the result is no mask for an operation of all lanes in the
 /// branch. Whatever the result, one lane may act for those that have it, such as by one atomic addition of their number. Under
 /// emulation every lane executes alone.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn own_bit(out: PerThread<u32>) {
+///     out.set(warp::active_mask() >> warp::lane_id() & 1);
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// own_bit(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [1; 32]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 pub fn active_mask() -> u32 {
@@ -316,22 +576,134 @@ macro_rules! integer_reductions {
 integer_reductions! {
     /// Σ `value` (mod 2³²) over the lanes of `mask`, in every lane of the mask, by one instruction
     /// (`__reduce_add_sync`).
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn sum(out: PerThread<u32>) {
+    ///     out.set(warp::sum_u32(warp::FULL, warp::lane_id()));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// sum(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [496; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     sum_u32: u32 = redux_add, ReduceAdd, 0, |a, b| a.wrapping_add(b);
     /// The largest `value` of the lanes of `mask`, in every lane of the mask, by one instruction (`__reduce_max_sync`).
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn largest(out: PerThread<u32>) {
+    ///     out.set(warp::max_u32(warp::FULL, warp::lane_id()));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// largest(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [31; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     max_u32: u32 = redux_max, ReduceMax, 0, |a, b| a.max(b);
     /// The smallest `value` of the lanes of `mask`, in every lane of the mask, by one instruction
     /// (`__reduce_min_sync`).
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn smallest(out: PerThread<u32>) {
+    ///     out.set(warp::min_u32(warp::FULL, warp::lane_id() + 3));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// smallest(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [3; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     min_u32: u32 = redux_min, ReduceMin, u32::MAX, |a, b| a.min(b);
     /// [`max_u32`] of signed numbers.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn largest(out: PerThread<i32>) {
+    ///     out.set(warp::max_i32(warp::FULL, warp::lane_id() as i32 - 40));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// largest(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [-9; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     max_i32: i32 = redux_max_signed, ReduceMaxSigned, i32::MIN, |a, b| a.max(b);
     /// [`min_u32`] of signed numbers.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn smallest(out: PerThread<i32>) {
+    ///     out.set(warp::min_i32(warp::FULL, warp::lane_id() as i32 - 40));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// smallest(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [-40; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     min_i32: i32 = redux_min_signed, ReduceMinSigned, i32::MAX, |a, b| a.min(b);
     /// Bitwise and of `value` over the lanes of `mask`, in every lane of the mask, by one instruction
     /// (`__reduce_and_sync`).
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn common(out: PerThread<u32>) {
+    ///     out.set(warp::and_u32(warp::FULL, warp::lane_id() | 0b110_0000));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// common(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [0b110_0000; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     and_u32: u32 = redux_and, ReduceAnd, u32::MAX, |a, b| a & b;
     /// Bitwise or, as [`and_u32`] (`__reduce_or_sync`).
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn bits(out: PerThread<u32>) {
+    ///     out.set(warp::or_u32(warp::FULL, 2 * warp::lane_id()));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// bits(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [0b11_1110; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     or_u32: u32 = redux_or, ReduceOr, 0, |a, b| a | b;
     /// Bitwise exclusive or, as [`and_u32`] (`__reduce_xor_sync`).
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn parity(out: PerThread<u32>) {
+    ///     out.set(warp::xor_u32(warp::FULL, u32::from(warp::lane_id() < 5)));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// parity(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [1; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     xor_u32: u32 = redux_xor, ReduceXor, 0, |a, b| a ^ b;
 }
 
@@ -340,6 +712,20 @@ integer_reductions! {
 ///
 /// *Takes part*: all 32 lanes. *Valid result in*: every lane; it gets the result of its group. *Deterministic*: yes,
 /// the tree is fixed. `combine` must be associative and commutative up to rounding.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn sums(out: PerThread<u32>) {
+///     out.set(warp::reduce_width(warp::lane_id(), 8, |a, b| a + b));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// sums(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[6..10], [28, 28, 92, 92]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -353,6 +739,20 @@ pub fn reduce_width<T: Word>(mut value: T, width: u32, combine: impl Fn(T, T) ->
 }
 
 /// [`reduce_width`] over all 32 lanes.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn sum(out: PerThread<u32>) {
+///     out.set(warp::reduce(warp::lane_id(), |a, b| a + b));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// sum(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [496; 32]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -363,6 +763,20 @@ pub fn reduce<T: Word>(value: T, combine: impl Fn(T, T) -> T) -> T {
 /// Inclusive scan over the lanes with an associative `combine`: lane i gets `value₀ ∘ … ∘ valueᵢ`.
 ///
 /// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn sums(out: PerThread<u32>) {
+///     out.set(warp::inclusive_scan(warp::lane_id(), |a, b| a + b));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// sums(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[..5], [0, 1, 3, 6, 10]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]

@@ -5,6 +5,27 @@ use std::fmt;
 use super::{Emulator, Schedule};
 
 /// The first error of [`Emulator::explore`], and the order in which it happened.
+///
+/// ```
+/// # use warpkov_device::device::atomic::{Ordering, Scope};
+/// # use warpkov_device::device::prelude::*;
+/// # use warpkov_device::emulator::*;
+/// # use warpkov_device::launch::*;
+/// #[kernel]
+/// fn last(x: GlobalMut<u32>) {
+///     atomic::store((x, 0), thread::thread_idx_x(), Ordering::Relaxed, Scope::Device);
+/// }
+///
+/// let last_wins = |device: &Emulator| -> Result<(), String> {
+///     let mut x = device.zeros(1).map_err(|error| error.to_string())?;
+///     // SAFETY: `x` has one element.
+///     unsafe { last(device, Shape::new(1, 32), &mut x) }.map_err(|error| error.to_string())?;
+///     let found = device.to_vec(&x).map_err(|error| error.to_string())?[0];
+///     if found == 31 { Ok(()) } else { Err(format!("thread {found} was the last")) }
+/// };
+/// let Explored { schedule, error } = Emulator::explore(10, last_wins).unwrap_err();
+/// assert_eq!((schedule, error.as_str()), (Schedule::Reversed, "thread 0 was the last"));
+/// ```
 #[derive(thiserror::Error)]
 #[error("{error}\n  found by Emulator::explore under Schedule::{schedule:?}")]
 pub struct Explored<E: fmt::Display> {

@@ -1,4 +1,24 @@
 //! Faults that the emulator detects. On a GPU they would cause wrong results or a hang.
+//!
+//! ```
+//! # use warpkov_device::device::prelude::*;
+//! # use warpkov_device::emulator::fault::*;
+//! # use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
+//! # use warpkov_device::launch::*;
+//! #[kernel]
+//! fn write(x: GlobalMut<u32>) {
+//!     x.set(thread::thread_idx_x() as usize, 1);
+//! }
+//!
+//! let device = Emulator::default();
+//! let mut x = device.zeros(1)?;
+//! // SAFETY: the emulator checks every access.
+//! let result = unsafe { write(&device, Shape::new(1, 2), &mut x) };
+//! let Err(EmulatorError::Fault(fault)) = result else { panic!("a fault is reported") };
+//! let place = Place { array: "x", index: 1, shared: false };
+//! assert_eq!(fault.kind, Kind::OutOfBounds { place, len: 1 });
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 
 use std::fmt;
 use std::panic::{Location, resume_unwind};
@@ -17,6 +37,26 @@ use crate::launch::Dim3;
 ///   thread 32 writes it at kernels.rs:14
 ///   hint: thread 32 writes this after thread 0 has read it: is a barrier missing before line 14?
 ///   order of threads: Schedule::RoundRobin
+/// ```
+///
+/// ```
+/// # use warpkov_device::device::prelude::*;
+/// # use warpkov_device::emulator::fault::*;
+/// # use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
+/// # use warpkov_device::launch::*;
+/// #[kernel]
+/// fn write(x: GlobalMut<u32>) {
+///     x.set(thread::thread_idx_x() as usize, 1);
+/// }
+///
+/// let device = Emulator::default();
+/// let mut x = device.zeros(1)?;
+/// // SAFETY: the emulator checks every access.
+/// let result = unsafe { write(&device, Shape::new(1, 2), &mut x) };
+/// let Err(EmulatorError::Fault(fault)) = result else { panic!("a fault is reported") };
+/// assert_eq!((fault.kernel, &fault.threads), ("write", &Threads::One(1)));
+/// assert!(fault.to_string().starts_with("kernel write, block (0, 0, 0), thread 1: out of bounds: x[1]"));
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
 /// ```
 #[derive(Clone)]
 pub struct Fault {
@@ -77,6 +117,26 @@ impl fmt::Display for Triple {
 }
 
 /// The earlier access of a race.
+///
+/// ```
+/// # use warpkov_device::device::prelude::*;
+/// # use warpkov_device::emulator::fault::*;
+/// # use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
+/// # use warpkov_device::launch::*;
+/// #[kernel]
+/// fn write(x: GlobalMut<u32>) {
+///     x.set(0, thread::thread_idx_x());
+/// }
+///
+/// let device = Emulator::default();
+/// let mut x = device.zeros(1)?;
+/// // SAFETY: the emulator checks every access.
+/// let result = unsafe { write(&device, Shape::new(1, 2), &mut x) };
+/// let Err(EmulatorError::Fault(fault)) = result else { panic!("a fault is reported") };
+/// let earlier = fault.earlier.as_ref().expect("a race has an earlier access");
+/// assert_eq!((earlier.thread, earlier.access), (0, "a write"));
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Earlier {
     /// Its kernel: another one if an overlapping launch races with the launch before it.
@@ -102,6 +162,26 @@ impl fmt::Display for Earlier {
 }
 
 /// One or two threads, by their [`index_in_block`](crate::device::thread::index_in_block).
+///
+/// ```
+/// # use warpkov_device::device::prelude::*;
+/// # use warpkov_device::emulator::fault::*;
+/// # use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
+/// # use warpkov_device::launch::*;
+/// #[kernel]
+/// fn write(x: GlobalMut<u32>) {
+///     x.set(0, thread::thread_idx_x());
+/// }
+///
+/// let device = Emulator::default();
+/// let mut x = device.zeros(1)?;
+/// // SAFETY: the emulator checks every access.
+/// let result = unsafe { write(&device, Shape::new(1, 2), &mut x) };
+/// let Err(EmulatorError::Fault(fault)) = result else { panic!("a fault is reported") };
+/// assert_eq!(fault.threads, Threads::Two(0, 1));
+/// assert_eq!(fault.threads.to_string(), "threads 0 and 1");
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Threads {
     /// One thread.
@@ -130,6 +210,13 @@ impl fmt::Display for Threads {
 }
 
 /// An element of an array in device memory.
+///
+/// ```
+/// use warpkov_device::emulator::fault::Place;
+///
+/// let place = Place { array: "tile", index: 32, shared: true };
+/// assert_eq!(place.to_string(), "tile[32] in shared memory");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The array: a kernel's parameter, such as `values.out`; the name of a `shared_array!`; or
@@ -148,6 +235,26 @@ impl fmt::Display for Place {
 }
 
 /// The kinds of fault.
+///
+/// ```
+/// # use warpkov_device::device::prelude::*;
+/// # use warpkov_device::emulator::fault::*;
+/// # use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
+/// # use warpkov_device::launch::*;
+/// #[kernel]
+/// fn write(x: GlobalMut<u32>) {
+///     x.set(0, thread::thread_idx_x());
+/// }
+///
+/// let device = Emulator::default();
+/// let mut x = device.zeros(1)?;
+/// // SAFETY: the emulator checks every access.
+/// let result = unsafe { write(&device, Shape::new(1, 2), &mut x) };
+/// let Err(EmulatorError::Fault(fault)) = result else { panic!("a fault is reported") };
+/// let place = Place { array: "x", index: 0, shared: false };
+/// assert_eq!(fault.kind, Kind::Race { place, first: "a write", second: "a write" });
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Kind {
     /// Some threads wait at a barrier that another thread never reaches, because it has returned or waits elsewhere; or

@@ -29,6 +29,18 @@ pub(super) struct Use {
 }
 
 /// A point in the order of operations.
+///
+/// ```
+/// # use warpkov_device::emulator::{EmulatedEvent, Emulator};
+/// # use warpkov_device::launch::Device;
+/// let device = Emulator::default();
+/// let (source, mut target) = (device.pin(vec![1, 2, 3])?, device.zeros(2)?);
+/// let event: EmulatedEvent = device.record_event()?;
+/// // SAFETY: no operation since the event uses `target`.
+/// unsafe { device.stage(&source, 1..3, &mut target, &event)? };
+/// assert_eq!(device.to_vec(&target)?, [2, 3]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub struct EmulatedEvent(pub(super) u64);
 
 impl Record {
@@ -58,6 +70,15 @@ impl Record {
 ///
 /// Kernels access the elements through views by address, as on a GPU, so Rust's borrow checker does not see those
 /// accesses.
+///
+/// ```
+/// # use warpkov_device::emulator::{EmulatedBuffer, Emulator};
+/// # use warpkov_device::launch::{Buffer, Device};
+/// let device = Emulator::default();
+/// let buffer: EmulatedBuffer<f32> = device.upload(&[0.5, 1.5])?;
+/// assert_eq!((buffer.len(), device.to_vec(&buffer)?), (2, vec![0.5, 1.5]));
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub struct EmulatedBuffer<T> {
     elements: Box<[UnsafeCell<T>]>,
     record: Box<Record>,

@@ -30,6 +30,26 @@
 //! The threads of a block must reach the same barrier, in the same round of each loop around it. The emulator compares the
 //! lines of barriers, and the rounds of those loops in the kernel's body that contain a barrier or call a function which may
 //! contain one.
+//!
+//! ```
+//! # use warpkov_device::device::atomic::{Ordering, Scope};
+//! # use warpkov_device::device::prelude::*;
+//! # use warpkov_device::emulator::*;
+//! # use warpkov_device::launch::*;
+//! /// Each thread reads what its neighbour writes.
+//! #[kernel]
+//! fn shift(x: GlobalMut<u32>) {
+//!     let t = thread::thread_idx_x() as usize;
+//!     x.set(t, x.get((t + 1) % 32));
+//! }
+//!
+//! let device = Emulator::default();
+//! let mut x = device.zeros(32)?;
+//! // SAFETY: `x` has one element per thread.
+//! let error = unsafe { shift(&device, Shape::new(1, 32), &mut x) }.unwrap_err();
+//! assert!(error.to_string().contains("race on x[1] in global memory: a read, then a write"), "{error}");
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 
 mod block;
 pub(crate) mod clock;
@@ -44,6 +64,7 @@ mod schedule;
 mod shadow;
 mod shared;
 mod sites;
+#[doc(hidden)]
 pub mod thread;
 
 use std::cell::{Cell, RefCell};
@@ -72,6 +93,24 @@ static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
 type Stop = Box<dyn FnMut() -> bool + Send>;
 
 /// The emulated device. A launch has executed when the call returns.
+///
+/// ```
+/// # use warpkov_device::device::prelude::*;
+/// # use warpkov_device::emulator::Emulator;
+/// # use warpkov_device::launch::*;
+/// #[kernel]
+/// fn double(x: GlobalMut<f32>) {
+///     let t = thread::thread_idx_x() as usize;
+///     x.set(t, 2.0 * x.get(t));
+/// }
+///
+/// let device = Emulator::default();
+/// let mut x = device.upload(&[1.0, 2.0])?;
+/// // SAFETY: `x` has one element per thread.
+/// unsafe { double(&device, Shape::new(1, 2), &mut x)? };
+/// assert_eq!(device.to_vec(&x)?, [2.0, 4.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub struct Emulator {
     schedule: Schedule,
     pool: RefCell<block::Pool>,
@@ -98,6 +137,24 @@ impl Default for Emulator {
 
 impl Emulator {
     /// An emulator that runs blocks and threads in the order of `schedule`.
+    ///
+    /// ```
+    /// # use warpkov_device::device::atomic::{Ordering, Scope};
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::*;
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn last(x: GlobalMut<u32>) {
+    ///     atomic::store((x, 0), thread::thread_idx_x(), Ordering::Relaxed, Scope::Device);
+    /// }
+    ///
+    /// let device = Emulator::new(Schedule::Reversed);
+    /// # let mut x = device.zeros(1)?;
+    /// // SAFETY: `x` has the elements that the kernel writes.
+    /// unsafe { last(&device, Shape::new(1, 32), &mut x)? };
+    /// assert_eq!(device.to_vec(&x)?, [0], "thread 0 comes last");
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn new(schedule: Schedule) -> Self {
         Self {
@@ -136,18 +193,73 @@ impl Emulator {
     }
 
     /// The same emulator, which counts what profilers count: see [`profile`]. Launches take longer.
+    ///
+    /// ```
+    /// # use warpkov_device::device::atomic::{Ordering, Scope};
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::*;
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn last(x: GlobalMut<u32>) {
+    ///     atomic::store((x, 0), thread::thread_idx_x(), Ordering::Relaxed, Scope::Device);
+    /// }
+    ///
+    /// let device = Emulator::default().profiled();
+    /// # let mut x = device.zeros(1)?;
+    /// // SAFETY: `x` has the elements that the kernel writes.
+    /// unsafe { last(&device, Shape::new(1, 32), &mut x)? };
+    /// assert_eq!(device.profile().kernels["last"].launches, 1);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn profiled(self) -> Self {
         self.profiled_by(&Profiler::default())
     }
 
     /// The same emulator, whose launches `profiler` counts together with those of other emulators.
+    ///
+    /// ```
+    /// # use warpkov_device::device::atomic::{Ordering, Scope};
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::*;
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn last(x: GlobalMut<u32>) {
+    ///     atomic::store((x, 0), thread::thread_idx_x(), Ordering::Relaxed, Scope::Device);
+    /// }
+    ///
+    /// let profiler = profile::Profiler::default();
+    /// let device = Emulator::default().profiled_by(&profiler);
+    /// # let mut x = device.zeros(1)?;
+    /// // SAFETY: `x` has the elements that the kernel writes.
+    /// unsafe { last(&device, Shape::new(1, 32), &mut x)? };
+    /// assert_eq!(profiler.profile().kernels["last"].launches, 1);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn profiled_by(self, profiler: &Profiler) -> Self {
         Self { profiler: Some(profiler.clone()), ..self }
     }
 
     /// The counts of all launches so far, if the emulator is [`profiled`](Self::profiled); otherwise no kernels.
+    ///
+    /// ```
+    /// # use warpkov_device::device::atomic::{Ordering, Scope};
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::*;
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn last(x: GlobalMut<u32>) {
+    ///     atomic::store((x, 0), thread::thread_idx_x(), Ordering::Relaxed, Scope::Device);
+    /// }
+    ///
+    /// let device = Emulator::default().profiled();
+    /// # let mut x = device.zeros(1)?;
+    /// // SAFETY: `x` has the elements that the kernel writes.
+    /// unsafe { last(&device, Shape::new(1, 32), &mut x)? };
+    /// assert_eq!(device.profile().kernels["last"].total(profile::Operation::Store).lanes, 32);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn profile(&self) -> Profile {
         self.profiler.as_ref().map(Profiler::profile).unwrap_or_default()
@@ -156,6 +268,24 @@ impl Emulator {
     /// Whether a thread of a launch so far has communicated with another: by a barrier, a warp operation, an atomic
     /// operation or a peek. If none has, and there was no [`Fault`], then every [`Schedule`] gives the same result: no
     /// thread has read what another one of its launch wrote.
+    ///
+    /// ```
+    /// # use warpkov_device::device::atomic::{Ordering, Scope};
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::*;
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn fill(x: GlobalMut<u32>) {
+    ///     x.set(thread::index_1d() as usize, 7);
+    /// }
+    ///
+    /// let device = Emulator::default();
+    /// # let mut x = device.zeros(32)?;
+    /// // SAFETY: `x` has the elements that the kernel writes.
+    /// unsafe { fill(&device, Shape::new(1, 32), &mut x)? };
+    /// assert!(!device.communicated(), "every order of threads gives this result");
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn communicated(&self) -> bool {
         self.communicated.get()
@@ -164,6 +294,24 @@ impl Emulator {
     /// Whether a thread of a launch so far has made an atomic operation or a peek. Threads then compete, for example for a
     /// lock or for places in a list, and each [`Schedule`] may have other winners. Barriers and warp operations have the
     /// same result in all of them, if there was no [`Fault`].
+    ///
+    /// ```
+    /// # use warpkov_device::device::atomic::{Ordering, Scope};
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::*;
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn last(x: GlobalMut<u32>) {
+    ///     atomic::store((x, 0), thread::thread_idx_x(), Ordering::Relaxed, Scope::Device);
+    /// }
+    ///
+    /// let device = Emulator::default();
+    /// # let mut x = device.zeros(1)?;
+    /// // SAFETY: `x` has the elements that the kernel writes.
+    /// unsafe { last(&device, Shape::new(1, 32), &mut x)? };
+    /// assert!(device.competed(), "another order may give another result");
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn competed(&self) -> bool {
         self.competed.get()
@@ -175,6 +323,28 @@ impl Emulator {
     ///
     /// 16 rounds of a loop in the kernel's body, and a commit or wait of copies are one other step, a fence is 4, a barrier and
     /// a warp operation are 16. Loops in other functions count by what they do.
+    ///
+    /// ```
+    /// # use warpkov_device::device::atomic::{Ordering, Scope};
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::*;
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn endless(x: GlobalMut<u32>) {
+    ///     let mut i = 0;
+    ///     while x.get(0) == 0 {
+    ///         x.set(1, i);
+    ///         i += 1;
+    ///     }
+    /// }
+    ///
+    /// let device = Emulator::default().step_limit(1000);
+    /// let mut x = device.zeros(2)?;
+    /// // SAFETY: `x` has two elements.
+    /// let error = unsafe { endless(&device, Shape::new(1, 1), &mut x) }.unwrap_err();
+    /// assert!(error.to_string().contains("steps of one thread"), "{error}");
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn step_limit(self, steps: u64) -> Self {
         Self { limit: steps, ..self }
@@ -185,6 +355,29 @@ impl Emulator {
     ///
     /// `stop` is not called again, so later launches run to completion. A program can thus still compute and read its
     /// results.
+    ///
+    /// ```
+    /// # use warpkov_device::device::atomic::{Ordering, Scope};
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::*;
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn fill(x: GlobalMut<u32>) {
+    ///     x.set(thread::index_1d() as usize, 7);
+    /// }
+    ///
+    /// let mut blocks = 0;
+    /// let device = Emulator::default().until(move || {
+    ///     blocks += 1;
+    ///     blocks > 2
+    /// });
+    /// let mut x = device.zeros(4)?;
+    /// // SAFETY: `x` has one element per thread.
+    /// let result = unsafe { fill(&device, Shape::new(4, 1), &mut x) };
+    /// assert!(matches!(result, Err(EmulatorError::Stopped { kernel: "fill" })));
+    /// assert_eq!(device.to_vec(&x)?, [7, 7, 0, 0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn until(self, stop: impl FnMut() -> bool + Send + 'static) -> Self {
         Self { stop: RefCell::new(Some(Box::new(stop))), ..self }
@@ -302,6 +495,17 @@ impl Emulator {
 }
 
 /// An error of a launch on the emulator.
+///
+/// ```
+/// use warpkov_device::emulator::{Emulator, EmulatorError};
+/// use warpkov_device::launch::Device;
+///
+/// let device = Emulator::default();
+/// device.limit_buffers(16);
+/// let Err(error) = device.zeros::<f64>(3) else { panic!("three numbers have 24 bytes") };
+/// assert!(matches!(error, EmulatorError::OutOfMemory { needed: 24, limit: 16 }));
+/// assert_eq!(error.to_string(), "a buffer needs 24 bytes, and the emulator is limited to 16");
+/// ```
 #[derive(thiserror::Error)]
 pub enum EmulatorError {
     /// The kernel has a fault.

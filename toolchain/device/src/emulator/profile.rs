@@ -12,6 +12,24 @@
 //!
 //! The source has accesses that a compiler merges, moves out of loops or leaves out. `book/counters.md` of the repository
 //! compares the counts of ten kernels with those of NVIDIA's profiler.
+//!
+//! ```
+//! # use warpkov_device::device::prelude::*;
+//! # use warpkov_device::emulator::{Emulator, profile::*};
+//! # use warpkov_device::launch::*;
+//! #[kernel]
+//! fn scatter(x: GlobalMut<u32>) {
+//!     x.set(8 * thread::thread_idx_x() as usize, 1);
+//! }
+//!
+//! let device = Emulator::default().profiled();
+//! # let mut x = device.zeros(256)?;
+//! // SAFETY: `x` has eight elements per thread.
+//! unsafe { scatter(&device, Shape::new(1, 32), &mut x)? };
+//! let stores = device.profile().kernels["scatter"].total(Operation::Store);
+//! assert_eq!((stores.requests, stores.sectors), (1, 32), "a sector for each lane");
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,6 +38,25 @@ use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The kinds of instruction that the emulator sees.
+///
+/// ```
+/// # use warpkov_device::device::prelude::*;
+/// # use warpkov_device::emulator::{Emulator, profile::*};
+/// # use warpkov_device::launch::*;
+/// #[kernel]
+/// fn scatter(x: GlobalMut<u32>) {
+///     x.set(8 * thread::thread_idx_x() as usize, 1);
+/// }
+///
+/// let device = Emulator::default().profiled();
+/// # let mut x = device.zeros(256)?;
+/// // SAFETY: `x` has eight elements per thread.
+/// unsafe { scatter(&device, Shape::new(1, 32), &mut x)? };
+/// let kernel = &device.profile().kernels["scatter"];
+/// assert_eq!(kernel.total(Operation::Store).requests, 1);
+/// assert_eq!(kernel.total(Operation::Load).requests, 0);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// A read of global memory.
@@ -86,6 +123,25 @@ pub(crate) struct Event {
 }
 
 /// Counts of one operation on one source line.
+///
+/// ```
+/// # use warpkov_device::device::prelude::*;
+/// # use warpkov_device::emulator::{Emulator, profile::*};
+/// # use warpkov_device::launch::*;
+/// #[kernel]
+/// fn scatter(x: GlobalMut<u32>) {
+///     x.set(8 * thread::thread_idx_x() as usize, 1);
+/// }
+///
+/// let device = Emulator::default().profiled();
+/// # let mut x = device.zeros(256)?;
+/// // SAFETY: `x` has eight elements per thread.
+/// unsafe { scatter(&device, Shape::new(1, 32), &mut x)? };
+/// let kernel = &device.profile().kernels["scatter"];
+/// let Counts { lanes, bytes, sectors, .. } = kernel.total(Operation::Store);
+/// assert_eq!((lanes, bytes, sectors), (32, 128, 32));
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Instructions of a warp.
@@ -106,6 +162,24 @@ pub struct Counts {
 
 impl Counts {
     /// Sectors per request.
+    ///
+    /// ```
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::{Emulator, profile::*};
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn scatter(x: GlobalMut<u32>) {
+    ///     x.set(8 * thread::thread_idx_x() as usize, 1);
+    /// }
+    ///
+    /// let device = Emulator::default().profiled();
+    /// # let mut x = device.zeros(256)?;
+    /// // SAFETY: `x` has eight elements per thread.
+    /// unsafe { scatter(&device, Shape::new(1, 32), &mut x)? };
+    /// let kernel = &device.profile().kernels["scatter"];
+    /// assert_eq!(kernel.total(Operation::Store).sectors_per_request(), 32.0);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn sectors_per_request(&self) -> f64 {
         self.sectors as f64 / self.requests.max(1) as f64
@@ -123,6 +197,25 @@ impl Counts {
 }
 
 /// The counts of a source line.
+///
+/// ```
+/// # use warpkov_device::device::prelude::*;
+/// # use warpkov_device::emulator::{Emulator, profile::*};
+/// # use warpkov_device::launch::*;
+/// #[kernel]
+/// fn scatter(x: GlobalMut<u32>) {
+///     x.set(8 * thread::thread_idx_x() as usize, 1);
+/// }
+///
+/// let device = Emulator::default().profiled();
+/// # let mut x = device.zeros(256)?;
+/// // SAFETY: `x` has eight elements per thread.
+/// unsafe { scatter(&device, Shape::new(1, 32), &mut x)? };
+/// let kernel = &device.profile().kernels["scatter"];
+/// let [Line { operation, counts, .. }] = kernel.lines[..] else { panic!("one line has an access") };
+/// assert_eq!((operation, counts.requests), (Operation::Store, 1));
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// The file.
@@ -136,6 +229,24 @@ pub struct Line {
 }
 
 /// The counts of a kernel, over all its launches.
+///
+/// ```
+/// # use warpkov_device::device::prelude::*;
+/// # use warpkov_device::emulator::{Emulator, profile::*};
+/// # use warpkov_device::launch::*;
+/// #[kernel]
+/// fn scatter(x: GlobalMut<u32>) {
+///     x.set(8 * thread::thread_idx_x() as usize, 1);
+/// }
+///
+/// let device = Emulator::default().profiled();
+/// # let mut x = device.zeros(256)?;
+/// // SAFETY: `x` has eight elements per thread.
+/// unsafe { scatter(&device, Shape::new(1, 32), &mut x)? };
+/// let kernel = &device.profile().kernels["scatter"];
+/// assert_eq!((kernel.launches, kernel.blocks, kernel.block_threads), (1, 1, 32));
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelProfile {
     /// Launches.
@@ -167,6 +278,24 @@ const RESERVED: u32 = 1024;
 
 impl KernelProfile {
     /// The counts of all lines with this operation.
+    ///
+    /// ```
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::{Emulator, profile::*};
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn scatter(x: GlobalMut<u32>) {
+    ///     x.set(8 * thread::thread_idx_x() as usize, 1);
+    /// }
+    ///
+    /// let device = Emulator::default().profiled();
+    /// # let mut x = device.zeros(256)?;
+    /// // SAFETY: `x` has eight elements per thread.
+    /// unsafe { scatter(&device, Shape::new(1, 32), &mut x)? };
+    /// let kernel = &device.profile().kernels["scatter"];
+    /// assert_eq!(kernel.total(Operation::Store).lanes, 32);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn total(&self, operation: Operation) -> Counts {
         let mut total = Counts::default();
@@ -176,6 +305,25 @@ impl KernelProfile {
 
     /// Occupancy on a GPU of compute capability 9.0: resident warps as a part of the 64 of a multiprocessor. `None` if the
     /// [registers](Self::registers) are not known.
+    ///
+    /// ```
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::{Emulator, profile::*};
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn scatter(x: GlobalMut<u32>) {
+    ///     x.set(8 * thread::thread_idx_x() as usize, 1);
+    /// }
+    ///
+    /// let device = Emulator::default().profiled();
+    /// # let mut x = device.zeros(256)?;
+    /// // SAFETY: `x` has eight elements per thread.
+    /// unsafe { scatter(&device, Shape::new(1, 32), &mut x)? };
+    /// let profile = device.profile().with_registers(|_| Some(32));
+    /// // At most 32 blocks of one warp, and 64 warps.
+    /// assert_eq!(profile.kernels["scatter"].occupancy(), Some(0.5));
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn occupancy(&self) -> Option<f64> {
         let registers = self.registers?;
@@ -189,6 +337,24 @@ impl KernelProfile {
 }
 
 /// What [`Emulator::profile`](super::Emulator::profile) returns: the counts of each kernel.
+///
+/// ```
+/// # use warpkov_device::device::prelude::*;
+/// # use warpkov_device::emulator::{Emulator, profile::*};
+/// # use warpkov_device::launch::*;
+/// #[kernel]
+/// fn scatter(x: GlobalMut<u32>) {
+///     x.set(8 * thread::thread_idx_x() as usize, 1);
+/// }
+///
+/// let device = Emulator::default().profiled();
+/// # let mut x = device.zeros(256)?;
+/// // SAFETY: `x` has eight elements per thread.
+/// unsafe { scatter(&device, Shape::new(1, 32), &mut x)? };
+/// let profile: Profile = device.profile();
+/// assert_eq!(profile.kernels.keys().collect::<Vec<_>>(), [&"scatter"]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// The kernels by the name of the entry point, such as `axpy_f32`.
@@ -198,6 +364,24 @@ pub struct Profile {
 impl Profile {
     /// The same counts with the registers per thread that `registers` returns for a kernel's entry point, for
     /// [occupancies](KernelProfile::occupancy).
+    ///
+    /// ```
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::{Emulator, profile::*};
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn scatter(x: GlobalMut<u32>) {
+    ///     x.set(8 * thread::thread_idx_x() as usize, 1);
+    /// }
+    ///
+    /// let device = Emulator::default().profiled();
+    /// # let mut x = device.zeros(256)?;
+    /// // SAFETY: `x` has eight elements per thread.
+    /// unsafe { scatter(&device, Shape::new(1, 32), &mut x)? };
+    /// let profile = device.profile().with_registers(|entry| (entry == "scatter").then_some(40));
+    /// assert_eq!(profile.kernels["scatter"].registers, Some(40));
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn with_registers(mut self, registers: impl Fn(&str) -> Option<u32>) -> Self {
         self.kernels.iter_mut().for_each(|(entry, kernel)| kernel.registers = registers(entry));
@@ -206,11 +390,51 @@ impl Profile {
 }
 
 /// Counts the launches of one or several emulators: see [`Emulator::profiled_by`](super::Emulator::profiled_by).
+///
+/// ```
+/// # use warpkov_device::device::prelude::*;
+/// # use warpkov_device::emulator::{Emulator, profile::*};
+/// # use warpkov_device::launch::*;
+/// #[kernel]
+/// fn fill(x: GlobalMut<u32>) {
+///     x.set(thread::thread_idx_x() as usize, 7);
+/// }
+///
+/// let profiler = Profiler::default();
+/// for threads in [16, 32] {
+///     let device = Emulator::default().profiled_by(&profiler);
+/// #     let mut x = device.zeros(32)?;
+///     // SAFETY: `x` has one element per thread.
+///     unsafe { fill(&device, Shape::new(1, threads), &mut x)? };
+/// }
+/// assert_eq!(profiler.profile().kernels["fill"].launches, 2);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Profiler(Arc<Mutex<Collector>>);
 
 impl Profiler {
     /// The counts of all launches so far.
+    ///
+    /// ```
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::{Emulator, profile::*};
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn fill(x: GlobalMut<u32>) {
+    ///     x.set(thread::thread_idx_x() as usize, 7);
+    /// }
+    ///
+    /// let profiler = Profiler::default();
+    /// for threads in [16, 32] {
+    ///     let device = Emulator::default().profiled_by(&profiler);
+    /// #     let mut x = device.zeros(32)?;
+    ///     // SAFETY: `x` has one element per thread.
+    ///     unsafe { fill(&device, Shape::new(1, threads), &mut x)? };
+    /// }
+    /// assert_eq!(profiler.profile().kernels["fill"].total(Operation::Store).lanes, 48);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn profile(&self) -> Profile {
         self.collector().profile()
@@ -422,6 +646,23 @@ macro_rules! draw {
 impl Profile {
     /// A drawing (SVG) of each kernel: the lanes of its first warp over time, the banks of shared memory that the lanes of
     /// its worst request use, and the sectors per request of each line beside the fewest possible.
+    ///
+    /// ```
+    /// # use warpkov_device::device::prelude::*;
+    /// # use warpkov_device::emulator::{Emulator, profile::*};
+    /// # use warpkov_device::launch::*;
+    /// #[kernel]
+    /// fn scatter(x: GlobalMut<u32>) {
+    ///     x.set(8 * thread::thread_idx_x() as usize, 1);
+    /// }
+    ///
+    /// let device = Emulator::default().profiled();
+    /// # let mut x = device.zeros(256)?;
+    /// // SAFETY: `x` has eight elements per thread.
+    /// unsafe { scatter(&device, Shape::new(1, 32), &mut x)? };
+    /// assert!(device.profile().svg().starts_with("<svg"));
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[must_use]
     pub fn svg(&self) -> String {
         const WIDTH: usize = 1000;

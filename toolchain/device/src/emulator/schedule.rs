@@ -3,6 +3,29 @@
 /// The order of the blocks of a grid, and of the threads of a block between two barriers.
 ///
 /// A GPU guarantees no order. A kernel that depends on the order gives different results under different schedules.
+///
+/// ```
+/// # use warpkov_device::device::atomic::{Ordering, Scope};
+/// # use warpkov_device::device::prelude::*;
+/// # use warpkov_device::emulator::*;
+/// # use warpkov_device::launch::*;
+/// #[kernel]
+/// fn last(x: GlobalMut<u32>) {
+///     atomic::store((x, 0), thread::thread_idx_x(), Ordering::Relaxed, Scope::Device);
+/// }
+///
+/// let device = Emulator::new(Schedule::Random(7));
+/// # let mut x = device.zeros(1)?;
+/// // SAFETY: `x` has the elements that the kernel writes.
+/// unsafe { last(&device, Shape::new(1, 32), &mut x)? };
+/// // The same order again.
+/// let again = Emulator::new(Schedule::Random(7));
+/// let mut y = again.zeros(1)?;
+/// // SAFETY: as above.
+/// unsafe { last(&again, Shape::new(1, 32), &mut y)? };
+/// assert_eq!(device.to_vec(&x)?, again.to_vec(&y)?);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
     /// Ascending index.
@@ -31,6 +54,16 @@ impl Schedule {
 
     /// The order of `count` blocks or threads. `stream` selects an independent permutation: 0 for the blocks of a grid,
     /// and one value for the threads of each block.
+    ///
+    /// ```
+    /// use warpkov_device::emulator::Schedule;
+    ///
+    /// assert_eq!(Schedule::Reversed.order(4, 0), [3, 2, 1, 0]);
+    /// let mut random = Schedule::Random(7).order(100, 0);
+    /// assert_ne!(random, Schedule::Random(8).order(100, 0));
+    /// random.sort();
+    /// assert!(random.into_iter().eq(0..100));
+    /// ```
     pub fn order(self, count: u32, stream: u64) -> Vec<u32> {
         let mut order = Vec::new();
         self.fill(&mut order, count, stream);

@@ -13,6 +13,27 @@ mod sealed {
 }
 
 /// The type of a length: `u32` or `u64`.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// /// n less the index of the element.
+/// fn store<'n, N: Count + Into<u64>>(n: Len<'n, N>, out: Out<'n, u64>, i: Own<'n>) {
+///     out.set(&i, n.get().into() - i.index().get() as u64);
+/// }
+///
+/// #[kernel(safe)]
+/// fn numbers<'n>(n: Len<'n, u64>, out: Out<'n, u64>) {
+///     for i in n.elements() {
+///         store(n, out, i);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(40)?;
+/// numbers(&device, Shape::cover(40, 32), 40, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[..3], [40, 39, 38]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub trait Count: sealed::Sealed + Safe + Parameter + DeviceCopy {
     /// The length.
     #[doc(hidden)]
@@ -34,6 +55,22 @@ impl Count for u64 {
 }
 
 /// A length n.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn numbers<'n>(n: Len<'n>, out: Out<'n, u32>) {
+///     for i in n.elements() {
+///         out.set(&i, n.get() - i.index().get() as u32);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(40)?;
+/// numbers(&device, Shape::cover(40, 32), 40, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[..3], [40, 39, 38]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Len<'n, N = u32> {
     pub(super) n: N,
@@ -41,6 +78,24 @@ pub struct Len<'n, N = u32> {
 }
 
 /// A number below n, the length of [`Len<'n>`](Len).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn shift<'n>(n: Len<'n>, x: In<'n, u32>, out: Out<'n, u32>) {
+///     for own in n.elements() {
+///         let i: Index = own.index();
+///         let next: Option<Index> = n.index(i.get() as u64 + 1);
+///         out.set(&own, next.map_or(0, |next| x.get(next)));
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let (x, mut out) = (device.upload(&[5, 6, 7])?, device.zeros(3)?);
+/// shift(&device, Shape::cover(3, 32), 3, &x, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [6, 7, 0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Index<'n> {
     pub(super) at: usize,
@@ -49,6 +104,26 @@ pub struct Index<'n> {
 
 /// Which thread, warp or block owns which element: [`ByThread`], [`ByRun`], [`ByWarp`] or [`ByBlock`]. The mapping is part of the types
 /// of an [`Out`](super::Out) and of its [`Own`]s, so no element has two owners.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// fn store<'n, M: Mapping>(out: Out<'n, u32, M>, own: &Own<'n, M>) {
+///     out.set(own, 7);
+/// }
+///
+/// #[kernel(safe)]
+/// fn fill<'n>(n: Len<'n>, out: Out<'n, u32, ByWarp>) {
+///     for own in n.warp_elements() {
+///         store(out, &own);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(40)?;
+/// fill(&device, Shape::cover(40, 32), 40, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [7; 40]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub trait Mapping: Copy {
     /// Whether this thread is the one that writes for the owner.
     #[doc(hidden)]
@@ -56,23 +131,107 @@ pub trait Mapping: Copy {
 }
 
 /// A [`Mapping`] that gives each element to one thread, which may also read it.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// fn add<'n, M: OneThread>(out: Out<'n, u32, M>, own: &Own<'n, M>) {
+///     out.set(own, out.get(own) + 1);
+/// }
+///
+/// #[kernel(safe)]
+/// fn increment<'n>(n: Len<'n>, out: Out<'n, u32>) {
+///     for own in n.elements() {
+///         add(out, &own);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(40)?;
+/// increment(&device, Shape::cover(40, 32), 40, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [1; 40]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub trait OneThread: Mapping {}
 
 /// Element i belongs to thread i of the grid, or to thread i modulo their number. A [`Cell`] belongs to the thread with its column
 /// in x and its row in y.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn fill<'n>(n: Len<'n>, out: Out<'n, u32, ByThread>) {
+///     for i in n.elements() {
+///         out.set(&i, thread::thread_idx_x());
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(40)?;
+/// fill(&device, Shape::new(1, 32), 40, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[30..34], [30, 31, 0, 1]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct ByThread;
 
 /// The elements K·t … K·t + K − 1 belong to thread t of the grid.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn fill<'n>(n: Len<'n>, out: Out<'n, u32, ByRun<4>>) {
+///     for own in n.run::<4>().into_iter().flatten() {
+///         out.set(&own, thread::thread_idx_x());
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(40)?;
+/// fill(&device, Shape::cover(10, 32), 40, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[2..6], [0, 0, 1, 1]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct ByRun<const K: usize>;
 
 /// Element i belongs to warp i of the grid, or to warp i modulo their number: its first lane writes.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn fill<'n>(n: Len<'n>, out: Out<'n, u32, ByWarp>) {
+///     for own in n.warp_elements() {
+///         out.set(&own, warp::warp_id());
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(40)?;
+/// fill(&device, Shape::new(1, 64), 40, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[..4], [0, 1, 0, 1]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct ByWarp;
 
 /// Element i belongs to block i of the grid, or to block i modulo their number: its first thread writes. Of a matrix, a row belongs to
 /// the block, and a [`Cell`] of it to the thread with its column in the block, modulo the block's threads.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn fill<'n>(n: Len<'n>, out: Out<'n, u32, ByBlock>) {
+///     for own in n.block_elements() {
+///         out.set(&own, thread::block_idx_x());
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(40)?;
+/// fill(&device, Shape::new(3, 32), 40, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[..4], [0, 1, 2, 0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct ByBlock;
 
@@ -108,6 +267,23 @@ impl OneThread for ByThread {}
 impl<const K: usize> OneThread for ByRun<K> {}
 
 /// The index of an element that this thread owns, or its warp or block, of the n elements of an [`Out<'n, T, M>`](super::Out).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn numbers<'n>(n: Len<'n>, out: Out<'n, u32>) {
+///     let own: Option<Own> = n.element();
+///     if let Some(own) = own {
+///         out.set(&own, own.index().get() as u32);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(40)?;
+/// numbers(&device, Shape::cover(40, 32), 40, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[38..], [38, 39]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub struct Own<'n, M = ByThread> {
     index: Index<'n>,
     mapping: PhantomData<M>,
@@ -121,6 +297,22 @@ impl<'n> Index<'n> {
     }
 
     /// The number.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'n>(n: Len<'n>, out: Out<'n, u32>) {
+    ///     for i in n.elements() {
+    ///         out.set(&i, i.index().get() as u32);
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::cover(40, 32), 40, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[38..], [38, 39]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn get(self) -> usize {
@@ -174,6 +366,23 @@ impl<'n, M> Own<'n, M> {
     }
 
     /// The index.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn halve<'n>(n: Len<'n>, x: In<'n, f32>, out: Out<'n, f32>) {
+    ///     for i in n.elements() {
+    ///         let here = i.index();
+    ///         out.set(&i, x.get(here) / 2.0);
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut out) = (device.upload(&[1.0, 3.0])?, device.zeros(2)?);
+    /// halve(&device, Shape::cover(2, 32), 2, &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [0.5, 1.5]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn index(&self) -> Index<'n> {
@@ -190,6 +399,24 @@ impl<'n, M> From<&Own<'n, M>> for Index<'n> {
 
 impl<'r> Own<'r, ByBlock> {
     /// The cells of this row that the thread owns: from its index in the block on, one for each stride of the block.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'r, 'c>(rows: Len<'r>, columns: Len<'c>, out: Out2<'r, 'c, u32, ByBlock>) {
+    ///     for row in rows.block_elements() {
+    ///         for cell in row.cells(columns) {
+    ///             out.set(&cell, row.index().get() as u32);
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::new(2, 32), 4, 10, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[8..12], [0, 0, 1, 1]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     pub fn cells<'c>(&self, columns: Len<'c>) -> impl Iterator<Item = OwnCell<'r, 'c, ByBlock>> {
         let (row, mut next) = (self.index, u64::from(thread::thread_idx_x()));
@@ -209,6 +436,22 @@ fn threads() -> u64 {
 
 impl<'n, N: Count> Len<'n, N> {
     /// n.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn fill<'n>(n: Len<'n>, out: Out<'n, u32>) {
+    ///     for i in n.elements() {
+    ///         out.set(&i, n.get());
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// fill(&device, Shape::cover(40, 32), 40, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [40; 40]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn get(self) -> N {
@@ -216,6 +459,23 @@ impl<'n, N: Count> Len<'n, N> {
     }
 
     /// `i`, if it is below n.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'n>(n: Len<'n>, out: Out<'n, u32>) {
+    ///     for i in n.elements() {
+    ///         let before = u64::from(i.index().get() as u32).wrapping_sub(1);
+    ///         out.set(&i, u32::from(n.index(before).is_some()));
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::cover(40, 32), 40, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[..3], [0, 1, 1]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn index(self, i: u64) -> Option<Index<'n>> {
@@ -223,6 +483,25 @@ impl<'n, N: Count> Len<'n, N> {
     }
 
     /// `i`, which must be below n: otherwise the kernel stops, and the launch is an error.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn gather<'n, 'm>(n: Len<'n>, m: Len<'m>, at: In<'n, u32>, x: In<'m, f32>, out: Out<'n, f32>) {
+    ///     for i in n.elements() {
+    ///         out.set(&i, x.get(m.at(at.get(&i).into())));
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (at, x, mut out) = (device.upload(&[2, 0])?, device.upload(&[1.0, 2.0, 3.0])?, device.zeros(2)?);
+    /// gather(&device, Shape::cover(2, 32), 2, 3, &at, &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [3.0, 1.0]);
+    ///
+    /// let beyond = device.upload(&[2, 3])?;
+    /// assert!(gather(&device, Shape::cover(2, 32), 2, 3, &beyond, &x, &mut out).is_err());
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -234,6 +513,22 @@ impl<'n, N: Count> Len<'n, N> {
     }
 
     /// All indices, ascending: each thread gets all of them, to read.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn sums<'n>(n: Len<'n>, x: In<'n, u32>, out: Out<'n, u32>) {
+    ///     for i in n.elements() {
+    ///         out.set(&i, n.indices().map(|j| x.get(j)).sum());
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut out) = (device.upload(&[1; 40])?, device.zeros(40)?);
+    /// sums(&device, Shape::cover(40, 32), 40, &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [40; 40]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     pub fn indices(self) -> impl Iterator<Item = Index<'n>> {
         (0..self.n.to_u64() as usize).map(Index::below)
@@ -241,6 +536,22 @@ impl<'n, N: Count> Len<'n, N> {
 
     /// The element of this thread in a grid with a thread for each element: that with the thread's index; `None` for a thread beyond
     /// the last element.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'n>(n: Len<'n>, out: Out<'n, u32>) {
+    ///     if let Some(i) = n.element() {
+    ///         out.set(&i, thread::index_1d() as u32);
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::cover(40, 32), 40, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[38..], [38, 39]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn element(self) -> Option<Own<'n>> {
@@ -248,6 +559,22 @@ impl<'n, N: Count> Len<'n, N> {
     }
 
     /// All elements that this thread owns: from its index on, one for each stride of the grid.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'n>(n: Len<'n>, out: Out<'n, u32>) {
+    ///     for i in n.elements() {
+    ///         out.set(&i, thread::thread_idx_x());
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::new(1, 32), 40, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[30..34], [30, 31, 0, 1]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn elements(self) -> OwnElements<'n, N> {
@@ -295,6 +622,22 @@ impl<'n, N: Count> Len<'n, N> {
     }
 
     /// The K elements of this thread in a grid with K consecutive elements for each thread; `None` beyond the last element.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'n>(n: Len<'n>, out: Out<'n, u32, ByRun<4>>) {
+    ///     for own in n.run::<4>().into_iter().flatten() {
+    ///         out.set(&own, thread::thread_idx_x());
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::cover(10, 32), 40, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[2..6], [0, 0, 1, 1]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn run<const K: usize>(self) -> [Option<Own<'n, ByRun<K>>>; K] {
@@ -303,6 +646,22 @@ impl<'n, N: Count> Len<'n, N> {
     }
 
     /// The element of this thread's warp in a grid with a warp for each element; `None`, for all lanes, beyond the last.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'n>(n: Len<'n>, out: Out<'n, u32, ByWarp>) {
+    ///     if let Some(own) = n.warp_element() {
+    ///         out.set(&own, warp::reduce(warp::lane_id(), |a, b| a + b));
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::new(20, 64), 40, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [496; 40]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn warp_element(self) -> Option<Own<'n, ByWarp>> {
@@ -351,6 +710,22 @@ impl<'n, N: Count> Len<'n, N> {
     }
 
     /// The element of this thread's block in a grid with a block for each element; `None`, for all threads, beyond the last.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'n>(n: Len<'n>, out: Out<'n, u32, ByBlock>) {
+    ///     if let Some(own) = n.block_element() {
+    ///         out.set(&own, block::reduce(1, 0, |a, b| a + b));
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::new(40, 64), 40, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [64; 40]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn block_element(self) -> Option<Own<'n, ByBlock>> {
@@ -395,6 +770,20 @@ impl<'n, N: Count> Len<'n, N> {
     }
 
     /// Every 32nd index from the lane's number on, to read: the lanes of a warp get all of them.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn sums<'n>(n: Len<'n>, x: In<'n, u32>, out: PerThread<u32>) {
+    ///     out.set(warp::reduce(n.lanes().map(|i| x.get(i)).sum(), |a, b| a + b));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut out) = (device.upload(&[1; 40])?, device.zeros(32)?);
+    /// sums(&device, Shape::new(1, 32), 40, &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [40; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     pub fn lanes(self) -> impl Iterator<Item = Index<'n>> {
         (warp::lane_id() as usize..self.n.to_u64() as usize).step_by(warp::SIZE as usize).map(Index::below)
@@ -402,6 +791,20 @@ impl<'n, N: Count> Len<'n, N> {
 
     /// Every B-th index from the thread's index in the block on, to read, in a block of B threads in one dimension: the threads of the
     /// block get all of them.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn sums<'n>(n: Len<'n>, x: In<'n, u32>, out: PerBlock<u32>) {
+    ///     out.set(block::reduce(n.threads().map(|i| x.get(i)).sum(), 0, |a, b| a + b));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut out) = (device.upload(&[1; 40])?, device.zeros(2)?);
+    /// sums(&device, Shape::new(2, 64), 40, &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [40; 2]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     pub fn threads(self) -> impl Iterator<Item = Index<'n>> {
         let mut next = u64::from(thread::thread_idx_x());
@@ -415,6 +818,23 @@ impl<'n, N: Count> Len<'n, N> {
 
 impl<'n> Len<'n> {
     /// The cells of a matrix with n rows.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'r, 'c>(rows: Len<'r>, columns: Len<'c>, out: Out2<'r, 'c, u32>) {
+    ///     for own in rows.by(columns).elements() {
+    ///         let cell = own.cell();
+    ///         out.set(&own, (10 * cell.row().get() + cell.column().get()) as u32);
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::new(Dim3 { x: 1, y: 2, z: 1 }, Dim3 { x: 32, y: 2, z: 1 }), 4, 10, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[8..12], [8, 9, 10, 11]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn by<'c>(self, columns: Len<'c>) -> Area<'n, 'c> {
@@ -423,6 +843,23 @@ impl<'n> Len<'n> {
 }
 
 /// The elements that a thread owns: see [`Len::elements`].
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn numbers<'n>(n: Len<'n>, out: Out<'n, u32>) {
+///     let mut own: OwnElements = n.elements();
+///     if let Some(first) = own.next() {
+///         out.set(&first, 7);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(40)?;
+/// numbers(&device, Shape::new(1, 32), 40, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[30..34], [7, 7, 0, 0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub struct OwnElements<'n, N = u32> {
     n: Len<'n, N>,
     next: u64,
@@ -481,6 +918,23 @@ impl<'n, N: Count> OwnElements<'n, N> {
 }
 
 /// The rows and columns of a matrix, whose element (r, c) has the number r · `columns` + c.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn numbers<'r, 'c>(rows: Len<'r>, columns: Len<'c>, out: Out2<'r, 'c, u32>) {
+///     let area: Area = rows.by(columns);
+///     if let Some(own) = area.element() {
+///         out.set(&own, 10 * thread::index_1d() as u32);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(40)?;
+/// numbers(&device, Shape::new(Dim3 { x: 1, y: 2, z: 1 }, Dim3 { x: 32, y: 2, z: 1 }), 4, 10, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[8..12], [80, 90, 0, 10]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Area<'r, 'c> {
     rows: Len<'r>,
@@ -488,6 +942,23 @@ pub struct Area<'r, 'c> {
 }
 
 /// A row and a column of a matrix.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn numbers<'r, 'c>(rows: Len<'r>, columns: Len<'c>, out: Out2<'r, 'c, u32>) {
+///     for own in rows.by(columns).elements() {
+///         let cell: Cell = own.cell();
+///         out.set(&own, (cell.row().get() * cell.column().get()) as u32);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(40)?;
+/// numbers(&device, Shape::new(Dim3 { x: 1, y: 2, z: 1 }, Dim3 { x: 32, y: 2, z: 1 }), 4, 10, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[8..12], [0, 0, 0, 1]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Cell<'r, 'c> {
     row: Index<'r>,
@@ -496,6 +967,23 @@ pub struct Cell<'r, 'c> {
 }
 
 /// A cell that this thread owns, of an [`Out2<'r, 'c, T, M>`](super::Out2).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn numbers<'r, 'c>(rows: Len<'r>, columns: Len<'c>, out: Out2<'r, 'c, u32>) {
+///     let own: Option<OwnCell> = rows.by(columns).element();
+///     if let Some(own) = own {
+///         out.set(&own, out.get(&own) + 1);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(40)?;
+/// numbers(&device, Shape::new(Dim3 { x: 1, y: 2, z: 1 }, Dim3 { x: 32, y: 2, z: 1 }), 4, 10, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [1; 40]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub struct OwnCell<'r, 'c, M = ByThread> {
     pub(super) cell: Cell<'r, 'c>,
     mapping: PhantomData<M>,
@@ -503,6 +991,23 @@ pub struct OwnCell<'r, 'c, M = ByThread> {
 
 impl<'r, 'c> Area<'r, 'c> {
     /// The cell in a row and a column.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn transpose<'r, 'c>(rows: Len<'r>, columns: Len<'c>, x: In2<'c, 'r, u32>, out: Out2<'r, 'c, u32>) {
+    ///     for own in rows.by(columns).elements() {
+    ///         let (row, column) = (own.cell().row(), own.cell().column());
+    ///         out.set(&own, x.get(columns.by(rows).cell(column, row)));
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4, 5, 6])?, device.zeros(6)?);
+    /// transpose(&device, Shape::new(1, 32), 3, 2, &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [1, 4, 2, 5, 3, 6]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn cell(self, row: impl Into<Index<'r>>, column: impl Into<Index<'c>>) -> Cell<'r, 'c> {
@@ -510,6 +1015,22 @@ impl<'r, 'c> Area<'r, 'c> {
     }
 
     /// The cell of this thread in a grid with a thread for each cell: in the row of its index in y, and the column of its index in x.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'r, 'c>(rows: Len<'r>, columns: Len<'c>, out: Out2<'r, 'c, u32>) {
+    ///     if let Some(own) = rows.by(columns).element() {
+    ///         out.set(&own, thread::thread_idx_x());
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::new(Dim3 { x: 1, y: 2, z: 1 }, Dim3 { x: 32, y: 2, z: 1 }), 4, 10, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[8..12], [8, 9, 0, 1]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn element(self) -> Option<OwnCell<'r, 'c>> {
@@ -519,6 +1040,23 @@ impl<'r, 'c> Area<'r, 'c> {
     }
 
     /// All cells that this thread owns: one for each stride of the grid in y and in x. Every cell has one owner.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'r, 'c>(rows: Len<'r>, columns: Len<'c>, out: Out2<'r, 'c, u32>) {
+    ///     for own in rows.by(columns).elements() {
+    ///         let cell = own.cell();
+    ///         out.set(&own, (10 * cell.row().get() + cell.column().get()) as u32);
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::new(Dim3 { x: 1, y: 2, z: 1 }, Dim3 { x: 32, y: 2, z: 1 }), 4, 10, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[8..12], [8, 9, 10, 11]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     pub fn elements(self) -> impl Iterator<Item = OwnCell<'r, 'c>> {
         let down = u64::from(thread::grid_dim_y()) * u64::from(thread::block_dim_y());
@@ -543,6 +1081,22 @@ impl<'r, 'c> Cell<'r, 'c> {
     }
 
     /// The row.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'r, 'c>(rows: Len<'r>, columns: Len<'c>, out: Out2<'r, 'c, u32>) {
+    ///     for own in rows.by(columns).elements() {
+    ///         out.set(&own, own.cell().row().get() as u32);
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::new(Dim3 { x: 1, y: 2, z: 1 }, Dim3 { x: 32, y: 2, z: 1 }), 4, 10, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[8..12], [0, 0, 1, 1]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn row(self) -> Index<'r> {
@@ -550,6 +1104,22 @@ impl<'r, 'c> Cell<'r, 'c> {
     }
 
     /// The column.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'r, 'c>(rows: Len<'r>, columns: Len<'c>, out: Out2<'r, 'c, u32>) {
+    ///     for own in rows.by(columns).elements() {
+    ///         out.set(&own, own.cell().column().get() as u32);
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::new(Dim3 { x: 1, y: 2, z: 1 }, Dim3 { x: 32, y: 2, z: 1 }), 4, 10, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[8..12], [8, 9, 0, 1]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn column(self) -> Index<'c> {
@@ -564,6 +1134,23 @@ impl<'r, 'c, M> OwnCell<'r, 'c, M> {
     }
 
     /// The cell.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers<'r, 'c>(rows: Len<'r>, columns: Len<'c>, out: Out2<'r, 'c, u32>) {
+    ///     for own in rows.by(columns).elements() {
+    ///         let cell = own.cell();
+    ///         out.set(&own, (10 * cell.row().get() + cell.column().get()) as u32);
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(40)?;
+    /// numbers(&device, Shape::new(Dim3 { x: 1, y: 2, z: 1 }, Dim3 { x: 32, y: 2, z: 1 }), 4, 10, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[8..12], [8, 9, 10, 11]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn cell(&self) -> Cell<'r, 'c> {

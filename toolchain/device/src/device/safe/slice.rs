@@ -49,6 +49,20 @@ pub struct Slice<T> {
 
 impl<T: Element> Slice<T> {
     /// Number of elements.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn read(x: Slice<u32>, out: PerThread<u32>) {
+    ///     out.set(x.len() as u32);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// read(&device, Shape::new(1, 32), &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [4; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn len(self) -> usize {
@@ -56,6 +70,20 @@ impl<T: Element> Slice<T> {
     }
 
     /// Whether there are none.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn read(x: Slice<u32>, out: PerThread<u32>) {
+    ///     out.set(u32::from(x.is_empty()));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// read(&device, Shape::new(1, 32), &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [0; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn is_empty(self) -> bool {
@@ -63,6 +91,23 @@ impl<T: Element> Slice<T> {
     }
 
     /// The element at an index.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn read(x: Slice<u32>, out: PerThread<u32>) {
+    ///     out.set(x.get(thread::thread_idx_x() as usize % 4));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// read(&device, Shape::new(1, 32), &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[2..6], [3, 4, 1, 2]);
+    ///
+    /// let short = device.upload(&[1, 2, 3])?;
+    /// assert!(read(&device, Shape::new(1, 32), &short, &mut out).is_err());
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -75,6 +120,20 @@ impl<T: Element> Slice<T> {
 
     /// The element at an index, or the last one if the index is beyond it: where an index comes from data that nobody has checked, and
     /// loads of several rounds should be in flight. Under emulation, an index beyond the end is an error.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn read(x: Slice<u32>, out: PerThread<u32>) {
+    ///     out.set(x.get_clamped(thread::thread_idx_x() as usize % 4));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// read(&device, Shape::new(1, 32), &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[2..6], [3, 4, 1, 2]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -86,6 +145,21 @@ impl<T: Element> Slice<T> {
     }
 
     /// The K elements from `first` on.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn read(x: Slice<u32>, out: PerThread<u32>) {
+    ///     let [a, b, c] = x.chunk(1);
+    ///     out.set(100 * a + 10 * b + c);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// read(&device, Shape::new(1, 32), &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [234; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -97,6 +171,20 @@ impl<T: Element> Slice<T> {
     }
 
     /// The elements of a range.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn read(x: Slice<u32>, out: PerThread<u32>) {
+    ///     out.set(x.range(1..3).iter().sum());
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// read(&device, Shape::new(1, 32), &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [5; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -150,12 +238,40 @@ impl<T: Element> Slice<T> {
     }
 
     /// All elements, in order.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn read(x: Slice<u32>, out: PerThread<u32>) {
+    ///     out.set(x.iter().sum());
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// read(&device, Shape::new(1, 32), &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [10; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     pub fn iter(self) -> impl Iterator<Item = T> {
         (0..self.len as usize).map(move |index| self.view.get(index))
     }
 
     /// `count` elements: that at `first`, and those at each further distance `stride`.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn read(x: Slice<u32>, out: PerThread<u32>) {
+    ///     out.set(x.every(1, 2, 2).sum());
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// read(&device, Shape::new(1, 32), &x, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [6; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn every(self, first: usize, stride: usize, count: usize) -> impl Iterator<Item = T> {
@@ -209,6 +325,21 @@ pub struct Atomics<T> {
 }
 
 /// A number of [`Atomics`]: the first argument of the functions of [`atomic`](crate::device::atomic).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn count(cells: Atomics<u32>) {
+///     let cell: AtomicCell<u32> = cells.at(1);
+///     atomic::add(cell, 1);
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut cells = device.upload(&[0_u32, 5])?;
+/// count(&device, Shape::new(1, 32), &mut cells)?;
+/// assert_eq!(device.to_vec(&cells)?, [0, 37]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct AtomicCell<T> {
     cell: (GlobalMut<T>, usize),
@@ -216,6 +347,20 @@ pub struct AtomicCell<T> {
 
 impl<T: Word> Atomics<T> {
     /// Number of numbers.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn count(cells: Atomics<u32>) {
+    ///     atomic::max(cells.at(0), cells.len() as u32);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut cells = device.upload(&[0_u32, 5])?;
+    /// count(&device, Shape::new(1, 32), &mut cells)?;
+    /// assert_eq!(device.to_vec(&cells)?, [2, 5]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn len(self) -> usize {
@@ -223,6 +368,22 @@ impl<T: Word> Atomics<T> {
     }
 
     /// Whether there are none.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn count(cells: Atomics<u32>) {
+    ///     if !cells.is_empty() {
+    ///         atomic::add(cells.at(0), 1);
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut cells = device.upload(&[0_u32, 5])?;
+    /// count(&device, Shape::new(1, 32), &mut cells)?;
+    /// assert_eq!(device.to_vec(&cells)?, [32, 5]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn is_empty(self) -> bool {
@@ -230,6 +391,20 @@ impl<T: Word> Atomics<T> {
     }
 
     /// The number at an index, which must be below their number: otherwise the kernel stops, and the launch is an error.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn count(cells: Atomics<u32>) {
+    ///     atomic::add(cells.at(1), 1);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut cells = device.upload(&[0_u32, 5])?;
+    /// count(&device, Shape::new(1, 32), &mut cells)?;
+    /// assert_eq!(device.to_vec(&cells)?, [0, 37]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -241,6 +416,22 @@ impl<T: Word> Atomics<T> {
     }
 
     /// The K numbers from `first` on, which must all be below their number.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn count(cells: Atomics<u32>) {
+    ///     for cell in cells.chunk::<2>(0) {
+    ///         atomic::add(cell, 1);
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut cells = device.upload(&[0_u32, 5])?;
+    /// count(&device, Shape::new(1, 32), &mut cells)?;
+    /// assert_eq!(device.to_vec(&cells)?, [32, 37]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]

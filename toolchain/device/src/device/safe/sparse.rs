@@ -49,6 +49,24 @@ pub struct SparseRows<'r, 'c, T, O> {
 
 impl<'r, 'c, T: Element, O: Offset> SparseRows<'r, 'c, T, O> {
     /// The entries of a row: column and value of each.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn row_sums<'r, 'c>(rows: Len<'r>, columns: Len<'c>, a: SparseRows<'r, 'c, f64, u32>, out: Out<'r, f64>) {
+    ///     let _ = columns;
+    ///     for i in rows.elements() {
+    ///         out.set(&i, a.row(&i).map(|(_, value)| value).sum());
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// let a = SparseBuffer::upload(&device, &[0_u32, 2, 2, 3], &[0, 3, 1], &[1.0, 2.0, 0.5], 4)?;
+    /// # let mut out = device.zeros(3)?;
+    /// row_sums(&device, Shape::cover(3, 32), 3, 4, &a, &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [3.0, 0.0, 0.5]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn row(self, row: impl Into<Index<'r>>) -> impl Iterator<Item = (Index<'c>, T)> {

@@ -5,17 +5,68 @@ use crate::device::atomic::{AtomicNumber, Ordering, Scope};
 use crate::device::{Element, Shared, thread};
 
 /// An array in the block's shared memory, which its threads fill and then read: see [`tile!`](crate::tile).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::tile;
+/// #[kernel(safe)]
+/// fn squares(out: PerThread<u32>) {
+///     let mut tile: Tile<u32> = tile!(squares: u32; 32);
+///     let filled = tile.fill(|i| i * i);
+///     out.set(filled.get(31 - thread::thread_idx_x()));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// squares(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[..3], [961, 900, 841]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub struct Tile<T> {
     array: Shared<T>,
     len: u32,
 }
 
 /// A filled [`Tile`].
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::tile;
+/// #[kernel(safe)]
+/// fn squares(out: PerThread<u32>) {
+///     let mut tile = tile!(squares: u32; 32);
+///     let filled: Filled<u32> = tile.fill(|i| i * i);
+///     out.set(filled.get(31 - thread::thread_idx_x()));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// squares(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[..3], [961, 900, 841]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub struct Filled<'t, T> {
     tile: &'t Tile<T>,
 }
 
 /// A [`Tile`] to which all threads of the block add: see [`Tile::sums`].
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::tile;
+/// #[kernel(safe)]
+/// fn count(out: PerThread<u32>) {
+///     let mut tile = tile!(counts: u32; 2);
+///     let counts = tile.sums(|counts: Sums<u32>| counts.add(thread::thread_idx_x() / 20, 1));
+///     out.set(counts.get(0));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// count(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [20; 32]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub struct Sums<'t, T> {
     tile: &'t Tile<T>,
 }
@@ -32,6 +83,23 @@ impl<T: Element> Tile<T> {
     /// Writes `value(i)` to each element i: the threads of the block take turns. Then all threads may read all elements.
     ///
     /// *Takes part*: every thread of the block. *Barriers*: two, before and after the writes.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// # use warpkov_device::tile;
+    /// #[kernel(safe)]
+    /// fn squares(out: PerThread<u32>) {
+    ///     let mut tile = tile!(squares: u32; 32);
+    ///     let filled = tile.fill(|i| i * i);
+    ///     out.set(filled.get(31 - thread::thread_idx_x()));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// squares(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[..3], [961, 900, 841]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn fill(&mut self, mut value: impl FnMut(u32) -> T) -> Filled<'_, T> {
@@ -90,6 +158,23 @@ impl<T: Element> Tile<T> {
 
 impl<T: AtomicNumber> Sums<'_, T> {
     /// Adds to element `i`, which must be one of the tile: otherwise the kernel stops, and the launch is an error.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// # use warpkov_device::tile;
+    /// #[kernel(safe)]
+    /// fn count(out: PerThread<u32>) {
+    ///     let mut tile = tile!(counts: u32; 2);
+    ///     let counts = tile.sums(|counts| counts.add(thread::thread_idx_x() / 20, 1));
+    ///     out.set(counts.get(0));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// count(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [20; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn add(&self, i: u32, value: T) {
@@ -102,6 +187,23 @@ impl<T: AtomicNumber> Sums<'_, T> {
 
 impl<T: Element> Filled<'_, T> {
     /// Element `i`, which must be one of the tile: otherwise the kernel stops, and the launch is an error.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// # use warpkov_device::tile;
+    /// #[kernel(safe)]
+    /// fn squares(out: PerThread<u32>) {
+    ///     let mut tile = tile!(squares: u32; 32);
+    ///     let filled = tile.fill(|i| i * i);
+    ///     out.set(filled.get(31 - thread::thread_idx_x()));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// squares(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?[..3], [961, 900, 841]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -115,6 +217,23 @@ impl<T: Element> Filled<'_, T> {
 
 /// An array in shared memory that the threads of a block fill and read: `let mut tile = tile!(tile: f32; 256);`. The name must differ
 /// from that of all other arrays of the crate. See [`Tile`](crate::device::safe::Tile).
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::tile;
+/// #[kernel(safe)]
+/// fn squares(out: PerThread<u32>) {
+///     let mut tile = tile!(squares: u32; 32);
+///     let filled = tile.fill(|i| i * i);
+///     out.set(filled.get(31 - thread::thread_idx_x()));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// squares(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?[..3], [961, 900, 841]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[macro_export]
 macro_rules! tile {
     ($name:ident: $ty:ty; $len:literal) => {

@@ -105,6 +105,22 @@ impl<T: Element, const K: usize> Item for [T; K] {
 }
 
 /// A buffer of at least n elements, which no thread writes.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn double<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32>) {
+///     for i in n.elements() {
+///         y.set(&i, 2.0 * x.get(&i));
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
+/// double(&device, Shape::cover(3, 32), 3, &x, &mut y)?;
+/// assert_eq!(device.to_vec(&y)?, [2.0, 4.0, 6.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct In<'n, T: Item> {
     pub(super) view: Global<T::Number>,
@@ -112,6 +128,22 @@ pub struct In<'n, T: Item> {
 }
 
 /// A buffer of at least n elements, each of which one thread owns, or one warp or block, as the [`Mapping`] says.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn add<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32>) {
+///     for i in n.elements() {
+///         y.set(&i, y.get(&i) + x.get(&i));
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
+/// add(&device, Shape::cover(3, 32), 3, &x, &mut y)?;
+/// assert_eq!(device.to_vec(&y)?, [11.0, 12.0, 13.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Out<'n, T: Item, M: Mapping = ByThread> {
     pub(super) view: GlobalMut<T::Number>,
@@ -119,6 +151,22 @@ pub struct Out<'n, T: Item, M: Mapping = ByThread> {
 }
 
 /// A buffer of at least `rows` · `columns` elements, which no thread writes.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn negate<'r, 'c>(rows: Len<'r>, columns: Len<'c>, x: In2<'r, 'c, f32>, y: Out2<'r, 'c, f32>) {
+///     for cell in rows.by(columns).elements() {
+///         y.set(&cell, -x.get(&cell));
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
+/// negate(&device, Shape::new(1, 32), 2, 3, &x, &mut y)?;
+/// assert_eq!(device.to_vec(&y)?[..4], [-1.0, -2.0, -3.0, -4.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct In2<'r, 'c, T: Item> {
     pub(super) view: Global<T::Number>,
@@ -126,6 +174,22 @@ pub struct In2<'r, 'c, T: Item> {
 }
 
 /// A buffer of at least `rows` · `columns` elements, each of which one thread owns.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn add<'r, 'c>(rows: Len<'r>, columns: Len<'c>, x: In2<'r, 'c, f32>, y: Out2<'r, 'c, f32>) {
+///     for cell in rows.by(columns).elements() {
+///         y.set(&cell, y.get(&cell) + x.get(&cell));
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
+/// add(&device, Shape::new(1, 32), 2, 3, &x, &mut y)?;
+/// assert_eq!(device.to_vec(&y)?[..4], [11.0, 12.0, 13.0, 14.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Out2<'r, 'c, T: Item, M: Mapping = ByThread> {
     pub(super) view: GlobalMut<T::Number>,
@@ -133,6 +197,24 @@ pub struct Out2<'r, 'c, T: Item, M: Mapping = ByThread> {
 }
 
 /// n indices below m.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn gather<'n, 'm>(n: Len<'n>, m: Len<'m>, at: Indices<'n, 'm>, x: In<'m, f32>, y: Out<'n, f32>) {
+///     let _ = m;
+///     for i in n.elements() {
+///         y.set(&i, x.get(at.get(&i)));
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// let at = IndexBuffer::upload(&device, &[2, 0], 3)?;
+/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.zeros(2)?);
+/// gather(&device, Shape::cover(2, 32), 2, 3, &at, &x, &mut y)?;
+/// assert_eq!(device.to_vec(&y)?, [3.0, 1.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Indices<'n, 'm> {
     pub(super) view: Global<u32>,
@@ -140,6 +222,22 @@ pub struct Indices<'n, 'm> {
 }
 
 /// n numbers, to which all threads add.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn histogram<'n, 'b>(n: Len<'n>, bins: Len<'b>, x: In<'n, u32>, counts: Counters<'b, u32>) {
+///     for i in n.elements() {
+///         counts.add(bins.at((x.get(&i) % bins.get()).into()), 1);
+///     }
+/// }
+///
+/// # let device = Emulator::default();
+/// # let (x, mut counts) = (device.upload(&[0, 4, 5, 6, 7])?, device.zeros(2)?);
+/// histogram(&device, Shape::cover(5, 32), 5, 2, &x, &mut counts)?;
+/// assert_eq!(device.to_vec(&counts)?, [3, 2]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Counters<'n, T> {
     pub(super) view: GlobalMut<T>,
@@ -147,6 +245,20 @@ pub struct Counters<'n, T> {
 }
 
 /// An element of each block of the grid.
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// #[kernel(safe)]
+/// fn numbers(out: PerBlock<[u32; 2]>) {
+///     out.set([thread::block_idx_x(), thread::block_dim_x()]);
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(4)?;
+/// numbers(&device, Shape::new(2, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [0, 32, 1, 32]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct PerBlock<T: Item> {
     pub(super) view: GlobalMut<T::Number>,
@@ -182,6 +294,22 @@ pub struct PerThread<T: Item> {
 
 impl<'n, T: Item> In<'n, T> {
     /// The element at an index.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn double<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32>) {
+    ///     for i in n.elements() {
+    ///         y.set(&i, 2.0 * x.get(&i));
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
+    /// double(&device, Shape::cover(3, 32), 3, &x, &mut y)?;
+    /// assert_eq!(device.to_vec(&y)?, [2.0, 4.0, 6.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -190,6 +318,22 @@ impl<'n, T: Item> In<'n, T> {
     }
 
     /// The number at an index, read once: see [`Global::get_streaming`].
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn double<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32>) {
+    ///     for i in n.elements() {
+    ///         y.set(&i, 2.0 * x.get_streaming(&i));
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
+    /// double(&device, Shape::cover(3, 32), 3, &x, &mut y)?;
+    /// assert_eq!(device.to_vec(&y)?, [2.0, 4.0, 6.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -204,6 +348,22 @@ impl<'n, T: Item> In<'n, T> {
 
 impl<'n, T: Item, M: Mapping> Out<'n, T, M> {
     /// Writes the element that this thread owns, or its warp or block: then the value is that of the owner's first thread.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn copy<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32>) {
+    ///     for i in n.elements() {
+    ///         y.set(&i, x.get(&i));
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
+    /// copy(&device, Shape::cover(3, 32), 3, &x, &mut y)?;
+    /// assert_eq!(device.to_vec(&y)?, [1.0, 2.0, 3.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn set(self, own: &Own<'n, M>, value: T) {
@@ -215,6 +375,22 @@ impl<'n, T: Item, M: Mapping> Out<'n, T, M> {
 
 impl<'n, T: Item, M: OneThread> Out<'n, T, M> {
     /// The element that this thread owns.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn add<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32>) {
+    ///     for i in n.elements() {
+    ///         y.set(&i, y.get(&i) + x.get(&i));
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
+    /// add(&device, Shape::cover(3, 32), 3, &x, &mut y)?;
+    /// assert_eq!(device.to_vec(&y)?, [11.0, 12.0, 13.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -225,6 +401,22 @@ impl<'n, T: Item, M: OneThread> Out<'n, T, M> {
 
 impl<'r, 'c, T: Item> In2<'r, 'c, T> {
     /// The element of a cell.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn negate<'r, 'c>(rows: Len<'r>, columns: Len<'c>, x: In2<'r, 'c, f32>, y: Out2<'r, 'c, f32>) {
+    ///     for cell in rows.by(columns).elements() {
+    ///         y.set(&cell, -x.get(&cell));
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
+    /// negate(&device, Shape::new(1, 32), 2, 3, &x, &mut y)?;
+    /// assert_eq!(device.to_vec(&y)?[..4], [-1.0, -2.0, -3.0, -4.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -233,6 +425,23 @@ impl<'r, 'c, T: Item> In2<'r, 'c, T> {
     }
 
     /// The elements of a row.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn row_sums<'r, 'c>(rows: Len<'r>, columns: Len<'c>, x: In2<'r, 'c, f32>, y: Out<'r, f32>) {
+    ///     for i in rows.elements() {
+    ///         let row = x.row(&i, columns);
+    ///         y.set(&i, columns.indices().map(|j| row.get(j)).sum());
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
+    /// row_sums(&device, Shape::new(1, 32), 2, 3, &x, &mut y)?;
+    /// assert_eq!(device.to_vec(&y)?[..2], [6.0, 15.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -246,6 +455,22 @@ macro_rules! cells_of_threads {
     ($($mapping:ty)*) => {$(
         impl<'r, 'c, T: Item> Out2<'r, 'c, T, $mapping> {
             /// The element that this thread owns.
+            ///
+            /// ```
+            /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+            /// #[kernel(safe)]
+            /// fn add<'r, 'c>(rows: Len<'r>, columns: Len<'c>, x: In2<'r, 'c, f32>, y: Out2<'r, 'c, f32>) {
+            ///     for cell in rows.by(columns).elements() {
+            ///         y.set(&cell, y.get(&cell) + x.get(&cell));
+            ///     }
+            /// }
+            ///
+            /// # let device = Emulator::default();
+            /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
+            /// add(&device, Shape::new(1, 32), 2, 3, &x, &mut y)?;
+            /// assert_eq!(device.to_vec(&y)?[..4], [11.0, 12.0, 13.0, 14.0]);
+            /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+            /// ```
             #[inline(always)]
             #[must_use]
             #[track_caller]
@@ -254,6 +479,22 @@ macro_rules! cells_of_threads {
             }
 
             /// Writes the element that this thread owns.
+            ///
+            /// ```
+            /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+            /// #[kernel(safe)]
+            /// fn negate<'r, 'c>(rows: Len<'r>, columns: Len<'c>, x: In2<'r, 'c, f32>, y: Out2<'r, 'c, f32>) {
+            ///     for cell in rows.by(columns).elements() {
+            ///         y.set(&cell, -x.get(&cell));
+            ///     }
+            /// }
+            ///
+            /// # let device = Emulator::default();
+            /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
+            /// negate(&device, Shape::new(1, 32), 2, 3, &x, &mut y)?;
+            /// assert_eq!(device.to_vec(&y)?[..4], [-1.0, -2.0, -3.0, -4.0]);
+            /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+            /// ```
             #[inline(always)]
             #[track_caller]
             pub fn set(self, own: &OwnCell<'r, 'c, $mapping>, value: T) {
@@ -266,6 +507,24 @@ cells_of_threads!(ByThread ByBlock);
 
 impl<'n, 'm> Indices<'n, 'm> {
     /// The index at an index.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn gather<'n, 'm>(n: Len<'n>, m: Len<'m>, at: Indices<'n, 'm>, x: In<'m, f32>, y: Out<'n, f32>) {
+    ///     let _ = m;
+    ///     for i in n.elements() {
+    ///         y.set(&i, x.get(at.get(&i)));
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// let at = IndexBuffer::upload(&device, &[2, 0], 3)?;
+    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.zeros(2)?);
+    /// gather(&device, Shape::cover(2, 32), 2, 3, &at, &x, &mut y)?;
+    /// assert_eq!(device.to_vec(&y)?, [3.0, 1.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -276,6 +535,22 @@ impl<'n, 'm> Indices<'n, 'm> {
 
 impl<'n, T: AtomicNumber> Counters<'n, T> {
     /// Adds to the number at an index, at any time and from any thread. The sums of integers are deterministic.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn histogram<'n, 'b>(n: Len<'n>, bins: Len<'b>, x: In<'n, u32>, counts: Counters<'b, u32>) {
+    ///     for i in n.elements() {
+    ///         counts.add(bins.at((x.get(&i) % bins.get()).into()), 1);
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let (x, mut counts) = (device.upload(&[0, 4, 5, 6, 7])?, device.zeros(2)?);
+    /// histogram(&device, Shape::cover(5, 32), 5, 2, &x, &mut counts)?;
+    /// assert_eq!(device.to_vec(&counts)?, [3, 2]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn add(self, index: impl Into<Index<'n>>, value: T) {
@@ -285,6 +560,20 @@ impl<'n, T: AtomicNumber> Counters<'n, T> {
 
 impl<T: Item> PerBlock<T> {
     /// Writes the block's element: the value of its first thread.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn numbers(out: PerBlock<[u32; 2]>) {
+    ///     out.set([thread::block_idx_x(), thread::block_dim_x()]);
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(4)?;
+    /// numbers(&device, Shape::new(2, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [0, 32, 1, 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn set(self, value: T) {
@@ -305,6 +594,20 @@ fn index_in_grid() -> usize {
 
 impl<T: Item> PerThread<T> {
     /// The thread's element.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn increment(x: PerThread<u32>) {
+    ///     x.set(x.get() + thread::thread_idx_x());
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut x = device.upload(&[100; 32])?;
+    /// increment(&device, Shape::new(1, 32), &mut x)?;
+    /// assert_eq!(device.to_vec(&x)?[..3], [100, 101, 102]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -313,6 +616,20 @@ impl<T: Item> PerThread<T> {
     }
 
     /// Writes the thread's element.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// #[kernel(safe)]
+    /// fn increment(x: PerThread<u32>) {
+    ///     x.set(x.get() + thread::thread_idx_x());
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut x = device.upload(&[100; 32])?;
+    /// increment(&device, Shape::new(1, 32), &mut x)?;
+    /// assert_eq!(device.to_vec(&x)?[..3], [100, 101, 102]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn set(self, value: T) {
