@@ -144,6 +144,10 @@ driver! {
     launch_kernel = cuLaunchKernel(
         Handle, u32, u32, u32, u32, u32, u32, u32, Handle, *mut *mut c_void, *mut *mut c_void
     );
+    /// (function, grid x y z, block x y z, dynamic shared bytes, stream, parameters)
+    launch_cooperative_kernel = cuLaunchCooperativeKernel(
+        Handle, u32, u32, u32, u32, u32, u32, u32, Handle, *mut *mut c_void
+    );
     /// (&blocks, function, threads in a block, shared bytes)
     occupancy_max_active_blocks = cuOccupancyMaxActiveBlocksPerMultiprocessor(*mut i32, Handle, i32, usize);
     /// (stream); not through cust, because this call returns the failures of kernels, with codes that cust lacks

@@ -23,7 +23,8 @@ use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 
 /// Declares a kernel: a free function without a return value.
 ///
-/// A parameter is a scalar, a `Global<T>` (read only), a `GlobalMut<T>`, or a struct that derives `Parameter`. The
+/// A parameter is a scalar, a `Global<T>` (read only), a `GlobalMut<T>`, or a struct that derives `Parameter`. A kernel with a
+/// `GridGroup`, for which a launch has no argument, is launched cooperatively: see [`grid`](../device/grid/index.html). The
 /// attribute of a generic kernel lists the instances to compile: `#[kernel(T = [f32, f64], LANES = [2, 4])]` generates
 /// the entry points `name_f32_2`, `name_f32_4`, `name_f64_2` and `name_f64_4`.
 ///
@@ -339,7 +340,13 @@ impl<'a> Kernel<'a> {
         let texts: Vec<_> = names.iter().map(|name| name.to_string()).collect();
         let types: Vec<_> = self.parameters.iter().map(|parameter| &parameter.ty).collect();
         let device = format_ident!("__D");
-        let launched = self.parameters.iter().map(|Parameter { ty, role, .. }| role.launched(ty, &quote! {}, &device));
+        let (grids, given): (Vec<_>, Vec<_>) =
+            self.parameters.iter().partition(|parameter| matches!(parameter.role, Role::Grid));
+        let grids = grids.into_iter().map(|Parameter { name, .. }| name);
+        let launched = given.iter().map(|Parameter { name, ty, role }| {
+            let launched = role.launched(ty, &quote! {}, &device);
+            quote! { #name: #launched }
+        });
         let keys = generics.iter().map(|generic| match generic {
             GenericParam::Const(constant) => {
                 let name = &constant.ident;
@@ -428,7 +435,7 @@ impl<'a> Kernel<'a> {
             #visibility #unsafety fn #ident<#(#declared,)* __D: ::warpkov_device::launch::Device>(
                 device: &__D,
                 shape: ::warpkov_device::launch::Shape,
-                #(#names: #launched),*
+                #(#launched),*
             ) -> ::core::result::Result<(), __D::Error> #clause {
                 #[inline(always)]
                 #[allow(clippy::too_many_arguments)]
@@ -447,6 +454,7 @@ impl<'a> Kernel<'a> {
                         #fallback
                     };
                 let mut __args = ::std::vec::Vec::new();
+                #(let #grids = ();)*
                 #(<#types as ::warpkov_device::device::Parameter>::push::<__D>(&#names, &mut __args);)*
                 // SAFETY: entry point, thread and arguments come from one declaration, so they match. The caller
                 // promises the rest, or the contract of a safe kernel has been checked.

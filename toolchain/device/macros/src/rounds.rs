@@ -118,7 +118,7 @@ fn may_wait(function: &Expr) -> bool {
 }
 
 fn is_barrier(name: &str) -> bool {
-    name.starts_with("sync_threads") || name.contains("barrier")
+    name.starts_with("sync") && name != "sync_warp" || name.contains("barrier")
 }
 
 /// Whether it is `iterator.for_each(|…| …)`, which is a loop.

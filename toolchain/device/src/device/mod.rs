@@ -6,7 +6,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`thread`] | indices and dimensions, barriers, fences |
-//! | [`grid`] | overlapping launches |
+//! | [`grid`] | the barrier of a grid, overlapping launches |
 //! | [`global`] | views of global memory: plain, streaming and vector accesses |
 //! | [`parameter`] | kernel parameters: scalars, views, and structs of both |
 //! | [`safe`] | parameters of kernels whose launch is safe |
@@ -56,6 +56,7 @@ pub mod warp;
 pub use crate::{device_assert, device_println, shared_array};
 pub use copy::Source;
 pub use global::{Global, GlobalMut};
+pub use grid::GridGroup;
 pub use number::{DeviceCopy, Element, Named, Offset, Real, Word};
 pub use parameter::{Parameter, Scalars};
 pub use rows::Rows;
@@ -72,8 +73,8 @@ pub use bytemuck;
 /// What most kernels use: `use warpkov_device::device::prelude::*;`.
 pub mod prelude {
     pub use super::{
-        DeviceCopy, Element, Global, GlobalMut, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic, block,
-        copy, device_assert, device_println, grid, half, kernel, math, mma, shared, shared_array, thread, warp,
+        DeviceCopy, Element, Global, GlobalMut, GridGroup, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic,
+        block, copy, device_assert, device_println, grid, half, kernel, math, mma, shared, shared_array, thread, warp,
     };
 }
 

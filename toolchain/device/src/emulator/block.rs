@@ -10,6 +10,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::fault::{Earlier, Fault, Kind, Raised, Threads};
 use super::launch::{Launch, index_of};
+use super::meeting::Meeting;
 use super::profile::Collector;
 use super::thread::{Block, LOCAL_LIMIT, State, Thread, Wait, WarpOp, enter, joined};
 use crate::launch::{Call, Dim3};
@@ -251,6 +252,7 @@ impl<'a> Runner<'a> {
             advanced |= self.release_warp(warp);
         }
         advanced |= self.release_named();
+        advanced |= self.release_meeting();
         advanced |= self.release_barrier();
         self.ended(advanced)
     }
@@ -266,6 +268,7 @@ impl<'a> Runner<'a> {
             advanced |= self.release_warp(id / 32);
         }
         advanced |= self.release_named();
+        advanced |= self.release_meeting();
         advanced |= self.release_barrier();
         self.ended(advanced)
     }
@@ -283,7 +286,7 @@ impl<'a> Runner<'a> {
         if advanced {
             return Ok(Round::Advanced);
         }
-        let may_continue = |state: &State| state.is_able() || *state == State::Unwritten;
+        let may_continue = |state: &State| state.is_able() || matches!(state, State::Unwritten | State::Meeting);
         if self.states.iter().any(may_continue) { Ok(Round::Stalled) } else { Err(self.divergence()) }
     }
 
@@ -442,6 +445,35 @@ impl<'a> Runner<'a> {
         !released.is_empty()
     }
 
+    /// Lets the first thread go on if all blocks have reached the barrier at which it waits.
+    fn release_meeting(&mut self) -> bool {
+        let released = self.meeting().is_some_and(|(meeting, round, _)| meeting.is_over(round));
+        if released {
+            self.set(0, State::Ready);
+        }
+        released
+    }
+
+    /// The barrier of several blocks at which the block waits, the round, and where.
+    fn meeting(&self) -> Option<(&Meeting, u32, &'static Location<'static>)> {
+        match self.wait_of(0)? {
+            // SAFETY: the meeting belongs to the launch, which outlives its blocks.
+            Wait::Meeting { site, meeting, round } => Some((unsafe { &*meeting }, round, site)),
+            _ => None,
+        }
+    }
+
+    /// The index of the block, what it meets, and where, if it waits for other blocks.
+    pub fn meets(&self) -> Option<(Dim3, &'static str, Option<&'static Location<'static>>)> {
+        self.meeting().map(|(meeting, _, site)| (self.block.index, meeting.of, Some(site)))
+    }
+
+    /// Whether the block waits for other blocks, which have not come, and none of its threads can do anything else.
+    pub fn is_stuck(&self) -> bool {
+        let able = |state: &State| state.is_able() || *state == State::Unwritten;
+        self.meeting().is_some_and(|(meeting, round, _)| !meeting.is_over(round)) && !self.states.iter().any(able)
+    }
+
     /// Completes the barrier if every thread waits at it.
     fn release_barrier(&mut self) -> bool {
         let released = self.block.barrier.release(self.states.len());
@@ -535,7 +567,9 @@ impl<'a> Runner<'a> {
         let wait = || self.threads[id].wait.get();
         match self.states.get(id)? {
             State::Fresh | State::Ready | State::Ended => None,
-            State::Spinning | State::Unwritten | State::Barrier | State::Named | State::Warp => Some(wait()),
+            State::Spinning | State::Unwritten | State::Barrier | State::Named | State::Warp | State::Meeting => {
+                Some(wait())
+            }
         }
     }
 
@@ -579,6 +613,11 @@ impl<'a> Runner<'a> {
                 format!("reads {read}, again and again at {}:{}", site.file(), site.line())
             }
             Some(Wait::Barrier { site }) => format!("waits at the barrier at {}:{}", site.file(), site.line()),
+            Some(Wait::Meeting { site, meeting, .. }) => {
+                // SAFETY: as in `meeting`.
+                let of = unsafe { &*meeting }.of;
+                format!("waits at the barrier of the {of} at {}:{}", site.file(), site.line())
+            }
             Some(Wait::Named { site, barrier }) => {
                 format!("waits at barrier {barrier} at {}:{}", site.file(), site.line())
             }

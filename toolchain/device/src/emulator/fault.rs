@@ -159,6 +159,14 @@ pub enum Kind {
         /// State of the other thread.
         other: String,
     },
+    /// Some blocks wait at a barrier of several blocks, which another one never reaches, because it has ended or waits elsewhere.
+    #[error("block divergence: not all blocks of the {of} reach its barrier{}", waits.iter().map(|wait| format!("\n  {wait}")).collect::<String>())]
+    BlockDivergence {
+        /// The blocks: "grid".
+        of: &'static str,
+        /// Who waits for what.
+        waits: Vec<String>,
+    },
     /// A named barrier that too few threads reach, or that cannot be.
     #[error("barrier {barrier} for {threads} threads: {reason}")]
     NamedBarrier {

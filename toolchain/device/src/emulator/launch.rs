@@ -8,6 +8,7 @@ use std::panic::Location;
 use super::block::{Pool, Round, Runner};
 use super::clock::Released;
 use super::fault::{Fault, Kind, Threads};
+use super::meeting::Meeting;
 use super::profile::Profiler;
 use super::shared::Declared;
 use super::{EmulatorError, Schedule};
@@ -56,6 +57,8 @@ pub struct Launch {
     pub spin_sites: RefCell<Vec<&'static Location<'static>>>,
     /// State of the generator that interleaves threads.
     pub random: Cell<u64>,
+    /// The barrier of the grid, if the launch is cooperative.
+    pub meeting: Meeting,
 }
 
 /// The last launch, as an overlapping one knows it.
@@ -137,7 +140,8 @@ impl Grid<'_> {
         let mut stalled = 0;
         let patience = if launch.interleaves() { 10_000 } else { 4 };
         loop {
-            let wanted = if launch.interleaves() { RESIDENT_BLOCKS as usize } else { 1 };
+            let together = launch.interleaves() || self.call.is_cooperative();
+            let wanted = if together { RESIDENT_BLOCKS as usize } else { 1 };
             while running.len() < wanted
                 && let Some(id) = order.next()
             {
@@ -166,6 +170,9 @@ impl Grid<'_> {
                 Round::Advanced if launch.idle.get() < turn => stalled = 0,
                 // The block waits for another one.
                 Round::Advanced | Round::Stalled => {
+                    if running.iter().all(Runner::is_stuck) {
+                        return Err(self.apart(&running));
+                    }
                     if round == Round::Advanced {
                         stalled = 0;
                     } else {
@@ -199,6 +206,31 @@ impl Grid<'_> {
         }
         running.push(Runner::new(self.launch, self.call, self.body, id, pool)?);
         Ok(())
+    }
+
+    /// The fault, if blocks wait for others that never come.
+    fn apart(&self, running: &[Runner<'_>]) -> EmulatorError {
+        let mut waits: Vec<String> = running.iter().flat_map(Runner::describe_waits).collect();
+        let ended = self.launch.grid.count() - running.len() as u64;
+        if ended > 0 {
+            waits.push(format!("{ended} blocks have ended"));
+        }
+        let (block, of, site) =
+            running.iter().find_map(Runner::meets).unwrap_or((index_of(0, self.launch.grid), "grid", None));
+        let hint = format!(
+            "every thread of every block of the {of} must reach the same barrier, in the same round of the loops around it: \
+             is it in a branch, or after a `return`, of some blocks?"
+        );
+        EmulatorError::Fault(Box::new(Fault {
+            kernel: self.call.kernel,
+            block,
+            threads: Threads::One(0),
+            kind: Kind::BlockDivergence { of, waits },
+            site,
+            earlier: None,
+            hint: Some(hint),
+            schedule: self.launch.schedule,
+        }))
     }
 
     /// The fault, if no thread changes anything any more.

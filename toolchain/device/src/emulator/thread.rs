@@ -13,6 +13,7 @@ use corosensei::trap::CoroutineTrapHandler;
 use super::clock::{Action, Clock, Knowledge, Stamp};
 use super::fault::{Kind, Place, Raised};
 use super::launch::Launch;
+use super::meeting::Meeting;
 use super::memory::Record;
 use super::profile::{Event, Operation};
 use super::shared::{SharedMemory, words};
@@ -88,6 +89,12 @@ pub(crate) enum Wait {
         site: &'static Location<'static>,
         barrier: u32,
     },
+    /// Waits for other blocks, in a round of their barrier.
+    Meeting {
+        site: &'static Location<'static>,
+        meeting: *const Meeting,
+        round: u32,
+    },
     Warp {
         site: &'static Location<'static>,
         op: WarpOp,
@@ -125,6 +132,8 @@ pub(crate) enum State {
     Named,
     /// Waits at a warp operation.
     Warp,
+    /// Waits for other blocks.
+    Meeting,
     Ended,
 }
 
@@ -142,6 +151,7 @@ impl Wait {
             Self::Barrier { .. } => State::Barrier,
             Self::Named { .. } => State::Named,
             Self::Warp { .. } => State::Warp,
+            Self::Meeting { .. } => State::Meeting,
             Self::Unwritten => State::Unwritten,
             Self::Spin { .. } => State::Spinning,
             Self::Preempted => State::Ready,
@@ -878,6 +888,27 @@ impl Thread {
         barrier.arrive(site, self.round.get(), predicate, &self.clock.borrow());
         self.wait(Wait::Barrier { site });
         barrier.leave(&mut self.clock.borrow_mut())
+    }
+
+    /// Waits at the barrier of the grid.
+    #[track_caller]
+    pub(crate) fn sync_grid(&self) {
+        self.meet(&self.launch().meeting);
+    }
+
+    /// Waits at a barrier of several blocks.
+    #[track_caller]
+    fn meet(&self, meeting: &Meeting) {
+        self.barrier(false);
+        if self.id == 0 {
+            let site = Location::caller();
+            let round = meeting.arrive(site, self.round.get(), &mut self.clock.borrow_mut());
+            if !meeting.is_over(round) {
+                self.wait(Wait::Meeting { site, meeting, round });
+            }
+            meeting.leave(&mut self.clock.borrow_mut());
+        }
+        self.barrier(false);
     }
 
     /// Arrives at a barrier for `threads` threads of the block. Waits for them if `waits`.

@@ -1,7 +1,7 @@
 //! The kernels. One has the fault if its parameter `broken` is 1. The lines that the report may name end in the comment `!`.
 
 use atomic::{AtomicNumber, Ordering, Scope};
-use warpkov_device::device::{Global, GlobalMut, atomic, copy, grid, kernel, shared, thread, warp};
+use warpkov_device::device::{Global, GlobalMut, GridGroup, atomic, copy, grid, kernel, shared, thread, warp};
 use warpkov_device::shared_array;
 
 // Races in global memory.
@@ -670,6 +670,36 @@ pub fn shared_flag(broken: u32, out: GlobalMut<u32>) {
     }
     while atomic::load((flag, 0), Ordering::Acquire, Scope::Block) == 0 {} // !
     out.set(t as usize, 1);
+}
+
+// Cooperative launches.
+
+#[kernel]
+pub fn shift_blocks(broken: u32, grid: GridGroup, values: GlobalMut<u32>) {
+    let i = thread::index_1d() as usize;
+    let value = values.get((i + 32) % 128); // !
+    if broken == 0 {
+        grid.sync();
+    } else {
+        thread::sync_threads();
+    }
+    values.set(i, value + 1); // !
+}
+
+#[kernel]
+pub fn block_without_work(broken: u32, grid: GridGroup, n: u32, values: GlobalMut<u32>) {
+    let i = thread::index_1d() as u32;
+    if broken == 1 && thread::block_idx_x() * 32 >= n {
+        return;
+    }
+    if i < n {
+        values.set(i as usize, i);
+    }
+    grid.sync(); // !
+    if i < n {
+        let value = values.get((n - 1 - i) as usize);
+        values.set((n + i) as usize, value);
+    }
 }
 
 // Overlapping launches.

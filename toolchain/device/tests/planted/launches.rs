@@ -97,6 +97,8 @@ pub fn planted<D: Device>() -> Vec<Planted<D>> {
         Planted { title: "A lock that is never released", kernel: "lock", report: "no thread can continue", array: "cell", run: run_lock },
         Planted { title: "A flag that nobody raises", kernel: "shared_flag", report: "no thread can continue", array: "flag", run: run_shared_flag },
         Planted { title: "A loop without an end", kernel: "endless", report: "50001 steps", array: "", run: run_endless },
+        Planted { title: "A barrier of the block in place of one of the grid", kernel: "shift_blocks", report: "race", array: "values", run: run_shift_blocks },
+        Planted { title: "A block that misses the barrier of the grid", kernel: "block_without_work", report: "block divergence", array: "", run: run_block_without_work },
         Planted { title: "A read before the previous launch has written", kernel: "consume", report: "race", array: "x", run: run_consume },
         Planted { title: "A write before the previous launch has read", kernel: "overwrite", report: "race", array: "x", run: run_overwrite },
         Planted { title: "A read before the launch before the previous one has written", kernel: "read_early", report: "race", array: "x", run: run_read_early },
@@ -409,6 +411,20 @@ fn run_endless<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
 fn run_shared_flag<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
     let mut out = device.zeros(64)?;
     launch!(shared_flag(device, Shape::new(1, 64), broken, &mut out))
+}
+
+// Cooperative launches.
+
+fn run_shift_blocks<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut values = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    launch!(shift_blocks(device, Shape::new(4, 32), broken, &mut values))?;
+    expect(device, &values, (0..128_u32).map(|i| (i + 32) % 128 + 1))
+}
+
+fn run_block_without_work<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut values = device.zeros(100)?;
+    launch!(block_without_work(device, Shape::new(3, 32), broken, 50, &mut values))?;
+    expect(device, &values, (0..50_u32).chain((0..50).rev()))
 }
 
 // Overlapping launches.
