@@ -98,6 +98,13 @@ pub struct LaunchAttribute {
 /// it.
 pub const OVERLAPPING: LaunchAttribute = LaunchAttribute { id: 6, padding: 0, value: 1, rest: [0; 15] };
 
+/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`: clusters of `blocks` × 1 × 1 blocks.
+pub fn cluster(blocks: u32) -> LaunchAttribute {
+    let mut rest = [0; 15];
+    (rest[0], rest[1]) = (1, 1);
+    LaunchAttribute { id: 4, padding: 0, value: blocks, rest }
+}
+
 /// `cuLaunchKernelEx`.
 pub type LaunchKernelEx = unsafe extern "C" fn(*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void) -> u32;
 

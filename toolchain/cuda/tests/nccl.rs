@@ -72,6 +72,7 @@ fn await_flag(gpu: &Gpu, flag: &GpuBuffer<u64>, out: &mut GpuBuffer<u64>, limit:
         entry: "await_flag",
         shape: Shape::new(1, 1),
         args: &args,
+        cluster: 1,
         thread: |_| unreachable!("a GPU"),
     };
     // SAFETY: the arguments are those of the entry point; both buffers have an element.

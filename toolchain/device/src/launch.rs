@@ -315,6 +315,8 @@ pub struct Call<'a> {
     pub shape: Shape,
     /// The arguments in the order of the entry point's parameters; a struct is flattened into its fields.
     pub args: &'a [Arg],
+    /// Blocks of a cluster, consecutive in x; 1 without clusters.
+    pub cluster: u32,
     /// The instance's function on the host.
     pub thread: Thread,
 }

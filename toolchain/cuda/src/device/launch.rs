@@ -178,16 +178,22 @@ impl Core {
             };
             return check("cuLaunchCooperativeKernel", code);
         }
+        let mut attributes = Vec::new();
+        if call.cluster > 1 {
+            attributes.push(driver::cluster(call.cluster));
+        }
         // Device code below sm_90 has no `griddepcontrol.wait`, so its launches must not overlap.
-        let overlapping = call.shape.overlapping && self.baseline >= 90;
-        if let Some(launch) = self.context.driver.launch_kernel_ex.filter(|_| overlapping) {
+        if call.shape.overlapping && self.baseline >= 90 {
+            attributes.push(driver::OVERLAPPING);
+        }
+        if let Some(launch) = self.context.driver.launch_kernel_ex.filter(|_| !attributes.is_empty()) {
             let config = LaunchConfig {
                 grid: [grid.x, grid.y, grid.z],
                 block: [block.x, block.y, block.z],
                 shared_bytes: call.shape.shared_bytes,
                 stream: self.stream(),
-                attributes: &driver::OVERLAPPING,
-                attribute_count: 1,
+                attributes: attributes.as_ptr(),
+                attribute_count: attributes.len() as u32,
             };
             // SAFETY: the function and its parameters are valid as in the call below. `LaunchConfig` and
             // `LaunchAttribute` have the layouts of CUlaunchConfig and CUlaunchAttribute, and both outlive the call.
@@ -279,7 +285,8 @@ mod tests {
             dynamic_shared: Mutex::new(0),
             resident: Mutex::default(),
         };
-        let call = Call { kernel: "sweep", entry: "sweep_f32", shape, args, thread: |_| unreachable!("a GPU") };
+        let call =
+            Call { kernel: "sweep", entry: "sweep_f32", shape, args, cluster: 1, thread: |_| unreachable!("a GPU") };
         check_launch(&call, &function, &LIMITS).err().map(|error| error.to_string())
     }
 

@@ -66,7 +66,7 @@ impl VisitMut for Counter {
 }
 
 /// The functions of the device library that wait at no barrier, by module.
-const FUNCTIONS: [(&str, &str); 8] = [
+const FUNCTIONS: [(&str, &str); 9] = [
     ("thread", "index_1d index_in_block block_size fence"),
     (
         "warp",
@@ -76,6 +76,7 @@ const FUNCTIONS: [(&str, &str); 8] = [
     ("atomic", "add max max_nonnegative load store compare_exchange"),
     ("copy", "commit wait"),
     ("grid", "wait launch_dependents"),
+    ("cluster", "rank size map"),
     ("math", "fma_f32 fma settled exp"),
     ("mma", "tf32_16x8x8 f16_16x8x16 f64_8x8x4 f64_16x8x8 tf32x3_16x8x8 tf32"),
     ("half", "from_f32 to_f32"),

@@ -14,6 +14,7 @@
 //! | [`shared`] | views of a block's shared memory, static and dynamic |
 //! | [`warp`] | shuffles, votes, reductions and scans over the 32 lanes of a warp |
 //! | [`block`] | reductions and scans over the threads of a block |
+//! | [`cluster`] | clusters of blocks, which access each other's shared memory |
 //! | [`atomic`] | atomic operations with ordering and scope |
 //! | [`copy`] | asynchronous copies from global to shared memory |
 //! | [`mma`] | tensor cores |
@@ -36,6 +37,7 @@ macro_rules! target {
 
 pub mod atomic;
 pub mod block;
+pub mod cluster;
 pub mod copy;
 mod elementary;
 pub mod global;
@@ -74,7 +76,8 @@ pub use bytemuck;
 pub mod prelude {
     pub use super::{
         DeviceCopy, Element, Global, GlobalMut, GridGroup, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic,
-        block, copy, device_assert, device_println, grid, half, kernel, math, mma, shared, shared_array, thread, warp,
+        block, cluster, copy, device_assert, device_println, grid, half, kernel, math, mma, shared, shared_array,
+        thread, warp,
     };
 }
 

@@ -97,6 +97,12 @@ impl<T: Element> Shared<T> {
         Shared { address: self.address, len: self.len * (Self::BYTES / Shared::<U>::BYTES), element: PhantomData }
     }
 
+    /// The byte address of the array in the block's shared memory.
+    #[inline(always)]
+    pub(super) fn start(self) -> u32 {
+        self.address
+    }
+
     /// Number of elements.
     #[inline(always)]
     #[must_use]

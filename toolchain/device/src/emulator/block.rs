@@ -8,6 +8,8 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use super::clock::Stamp;
+use super::cluster::{Cluster, wait_at_the_end};
 use super::fault::{Earlier, Fault, Kind, Raised, Threads};
 use super::launch::{Launch, index_of};
 use super::meeting::Meeting;
@@ -161,6 +163,7 @@ impl<'a> Runner<'a> {
         call: &'a Call<'_>,
         body: &'a dyn Fn(),
         id: u32,
+        cluster: Option<*const Cluster>,
         pool: &mut Pool,
     ) -> Result<Self, Box<Fault>> {
         let count = call.shape.block.count() as usize;
@@ -175,7 +178,11 @@ impl<'a> Runner<'a> {
         let stream = u64::from(index.x) + (u64::from(index.y) << 24) + (u64::from(index.z) << 44);
         let reset = || block.reset(launch, index, launch.first + u64::from(id), call.shape, stream + 1);
         catch_unwind(AssertUnwindSafe(reset)).map_err(|payload| locate(launch, index, payload, 0))?;
+        memory.block.cluster = cluster;
         let block = &raw const *memory.block;
+        if let Some(cluster) = memory.block.cluster() {
+            cluster.admit(block);
+        }
         memory.threads.truncate(count);
         for id in memory.threads.len()..count {
             memory.threads.push(Thread::new(id as u32, block));
@@ -191,7 +198,8 @@ impl<'a> Runner<'a> {
 
     /// Keeps the memory of the ended block.
     pub fn recycle(self, pool: &mut Pool) {
-        let Self { routines, states, threads, block, .. } = self;
+        let Self { routines, states, threads, mut block, .. } = self;
+        block.cluster = None;
         pool.blocks.push(Memory { threads, block, states, routines });
     }
 
@@ -463,9 +471,37 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// The index of the block, what it meets, and where, if it waits for other blocks.
-    pub fn meets(&self) -> Option<(Dim3, &'static str, Option<&'static Location<'static>>)> {
-        self.meeting().map(|(meeting, _, site)| (self.block.index, meeting.of, Some(site)))
+    /// The index of the block, the barrier at which it waits for other blocks, and where.
+    pub fn meets(&self) -> Option<(Dim3, &Meeting, Option<&'static Location<'static>>)> {
+        self.meeting().map(|(meeting, _, site)| (self.block.index, meeting, Some(site)))
+    }
+
+    /// The linear index of the first block of its cluster.
+    pub fn cluster(&self) -> Option<u32> {
+        self.block.cluster()?;
+        Some(self.block.linear() - self.block.rank())
+    }
+
+    /// Ends the block: other blocks cannot access its shared memory any more.
+    pub fn leave_cluster(&self) -> Result<(), Box<Fault>> {
+        let Some(cluster) = self.block.cluster() else { return Ok(()) };
+        let members = cluster.members.borrow();
+        let member = &members[self.block.rank() as usize];
+        member.ended.set(true);
+        let knows = |visit: &Stamp| self.threads.iter().any(|thread| thread.clock.borrow().knows(visit));
+        let Some(visit) = member.unawaited(knows) else { return Ok(()) };
+        let (kernel, schedule) = (self.launch.kernel, self.launch.schedule);
+        let hint = visit.site.map(|site| wait_at_the_end(site.line()));
+        Err(Box::new(Fault {
+            kernel,
+            block: self.launch.block_of(visit.block).1,
+            threads: Threads::One(visit.thread.into()),
+            kind: Kind::RemoteShared { reason: format!("{} may end before this access", self.block.name()) },
+            site: visit.site,
+            earlier: None,
+            hint,
+            schedule,
+        }))
     }
 
     /// Whether the block waits for other blocks, which have not come, and none of its threads can do anything else.

@@ -382,6 +382,11 @@ impl Clock {
         block == self.block && time < self.floor || self.knows_launch(block)
     }
 
+    /// Whether some access of a thread of another block, and so the start of the block, happens before the present.
+    pub fn knows_of(&self, block: u64) -> bool {
+        self.acquired.as_ref().is_some_and(|acquired| acquired.0.contains_key(&block))
+    }
+
     /// Whether the block is one of an earlier launch that has ended.
     #[inline]
     fn knows_launch(&self, block: u64) -> bool {

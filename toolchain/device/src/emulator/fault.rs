@@ -162,10 +162,16 @@ pub enum Kind {
     /// Some blocks wait at a barrier of several blocks, which another one never reaches, because it has ended or waits elsewhere.
     #[error("block divergence: not all blocks of the {of} reach its barrier{}", waits.iter().map(|wait| format!("\n  {wait}")).collect::<String>())]
     BlockDivergence {
-        /// The blocks: "grid".
+        /// The blocks: "grid" or "cluster".
         of: &'static str,
         /// Who waits for what.
         waits: Vec<String>,
+    },
+    /// An access to the shared memory of another block, which may not exist then.
+    #[error("distributed shared memory: {reason}")]
+    RemoteShared {
+        /// What is wrong.
+        reason: String,
     },
     /// A named barrier that too few threads reach, or that cannot be.
     #[error("barrier {barrier} for {threads} threads: {reason}")]

@@ -1,4 +1,4 @@
-//! A barrier of several blocks: those of a cooperative grid.
+//! A barrier of several blocks: those of a cooperative grid, or of a cluster.
 //!
 //! The first thread of each block reaches it for its block, between two barriers of the block.
 
@@ -9,9 +9,9 @@ use super::clock::{Clock, Knowledge};
 
 /// A barrier of `blocks` blocks.
 pub struct Meeting {
-    /// What the blocks are: "grid".
+    /// What the blocks are: "grid" or "cluster".
     pub of: &'static str,
-    blocks: u32,
+    pub blocks: u32,
     /// Blocks that wait at it.
     arrived: Cell<u32>,
     /// Where the first of them waits, and in which round of its loops.

@@ -12,8 +12,8 @@
 //! vector clocks, so it reports a race in whatever order the two accesses run. An access happens before another one of
 //! a different thread if one of these is between them:
 //!
-//! - a barrier, for the threads that reach it: those of a block (`sync_threads`), some of them (`sync_barrier`), or those of the
-//!   grid ([`GridGroup::sync`](crate::device::GridGroup::sync));
+//! - a barrier, for the threads that reach it: those of a block (`sync_threads`), some of them (`sync_barrier`), those of a
+//!   cluster ([`cluster::sync`](crate::device::cluster::sync)) or of the grid ([`GridGroup::sync`](crate::device::GridGroup::sync));
 //! - `sync_warp`, for lanes of its mask. A shuffle, a vote or a warp reduction orders no memory accesses;
 //! - an atomic operation that releases, or a later one of the same thread on the same element, and one that reads its
 //!   value and acquires, if the scope of each includes the other thread. A fence before a relaxed operation makes it
@@ -34,6 +34,7 @@
 
 mod block;
 pub(crate) mod clock;
+pub(crate) mod cluster;
 mod explore;
 pub mod fault;
 mod launch;
@@ -291,6 +292,7 @@ impl Emulator {
             spin_sites: RefCell::default(),
             random: Cell::new(self.schedule.seed()),
             meeting: Meeting::new("grid", blocks),
+            clusters: RefCell::default(),
         };
         if let Some(profiler) = &self.profiler {
             profiler.collector().launch(call.entry, grid.count(), threads as u32);

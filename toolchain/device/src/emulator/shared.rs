@@ -18,7 +18,7 @@ const STATIC_LIMIT: usize = 48 * 1024;
 pub const WORD: u32 = 4;
 
 /// A declaration, and the bytes of the array: instances of a generic function may have several arrays there.
-type Site = (usize, u32);
+pub type Site = (usize, u32);
 
 struct Array {
     site: Site,
@@ -98,6 +98,12 @@ impl SharedMemory {
         self.grow(bytes as usize);
         self.statics.push(Array { site, name, address });
         address
+    }
+
+    /// The declaration, the name and the start of the static array that contains `address`; `None` in dynamic shared memory.
+    pub fn array_at(&self, address: u32) -> Option<(Site, &'static str, u32)> {
+        let array = self.statics.iter().rfind(|array| array.address <= address)?;
+        Some((array.site, array.name, array.address))
     }
 
     /// Bytes in use.

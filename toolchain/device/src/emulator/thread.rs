@@ -11,6 +11,7 @@ use corosensei::Yielder;
 use corosensei::trap::CoroutineTrapHandler;
 
 use super::clock::{Action, Clock, Knowledge, Stamp};
+use super::cluster::Cluster;
 use super::fault::{Kind, Place, Raised};
 use super::launch::Launch;
 use super::meeting::Meeting;
@@ -174,7 +175,7 @@ pub(crate) enum Reply {
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Target {
     Global { record: *const Record, name: &'static str, element: usize },
-    Shared { address: u32, size: u32 },
+    Shared { block: *const Block, address: u32, size: u32 },
 }
 
 /// The rounds of a loop of the kernel's body, which are steps of the thread. `#[kernel]` makes one for each loop without a
@@ -303,6 +304,8 @@ pub struct Block {
     pub shape: Shape,
     pub(crate) shared: RefCell<SharedMemory>,
     pub(crate) launch: *const Launch,
+    /// Its cluster, if the launch has clusters.
+    pub(crate) cluster: Option<*const Cluster>,
     /// Serial number, unique in the process.
     serial: u64,
     pub(crate) barrier: Barrier,
@@ -331,6 +334,7 @@ impl Default for Block {
             shape: Shape::new(1, 1),
             shared: RefCell::default(),
             launch: ptr::null(),
+            cluster: None,
             serial: 0,
             barrier: Barrier::default(),
             named: RefCell::default(),
@@ -363,6 +367,28 @@ impl Block {
     pub(crate) fn launch(&self) -> &Launch {
         // SAFETY: the launch outlives its blocks: `Grid` drops them first.
         unsafe { &*self.launch }
+    }
+
+    /// Its cluster, if the launch has clusters.
+    pub(crate) fn cluster(&self) -> Option<&Cluster> {
+        // SAFETY: `Grid` drops a cluster after its blocks.
+        self.cluster.map(|cluster| unsafe { &*cluster })
+    }
+
+    /// Linear index in the grid.
+    pub(crate) fn linear(&self) -> u32 {
+        (self.serial - self.launch().first) as u32
+    }
+
+    /// Rank in the cluster.
+    pub(crate) fn rank(&self) -> u32 {
+        self.cluster().map_or(0, |cluster| self.index.x % cluster.meeting.blocks)
+    }
+
+    /// "block (1, 0, 0)".
+    pub(crate) fn name(&self) -> String {
+        let Dim3 { x, y, z } = self.index;
+        format!("block ({x}, {y}, {z})")
     }
 
     /// Chooses the threads that the next coroutine runs: `id`, then those at further `positions` of the order. The first
@@ -896,6 +922,109 @@ impl Thread {
         self.meet(&self.launch().meeting);
     }
 
+    /// The block's rank in its cluster.
+    pub(crate) fn cluster_rank(&self) -> u32 {
+        self.block().rank()
+    }
+
+    /// Blocks of the cluster.
+    pub(crate) fn cluster_size(&self) -> u32 {
+        self.block().cluster().map_or(1, |cluster| cluster.meeting.blocks)
+    }
+
+    /// Waits at the barrier of the cluster.
+    #[track_caller]
+    pub(crate) fn sync_cluster(&self) {
+        match self.block().cluster() {
+            Some(cluster) => self.meet(&cluster.meeting),
+            None => {
+                self.barrier(false);
+            }
+        }
+    }
+
+    /// The block of a rank of the cluster.
+    #[track_caller]
+    fn block_of_rank(&self, rank: u32) -> &Block {
+        let size = self.cluster_size();
+        if rank >= size {
+            let reason = format!("there is no rank {rank}: the cluster has {size} blocks");
+            super::fault::raise(Kind::RemoteShared { reason });
+        }
+        match self.block().cluster() {
+            // SAFETY: `Grid` keeps the blocks of a cluster until all of them have ended.
+            Some(cluster) => unsafe { &*cluster.members.borrow()[rank as usize].block },
+            None => self.block(),
+        }
+    }
+
+    /// The block of a rank of the cluster, whose shared memory the thread now accesses.
+    #[track_caller]
+    fn visit(&self, rank: u32) -> &Block {
+        let (block, site) = (self.block_of_rank(rank), Location::caller());
+        if let Some(cluster) = self.block().cluster()
+            && !ptr::eq(block, self.block())
+        {
+            let clock = self.clock.borrow();
+            let (stamp, begun) = (clock.stamp(Action::Read, site), clock.knows_of(block.serial));
+            drop(clock);
+            cluster.members.borrow()[rank as usize].visit(stamp, begun, &block.name(), site);
+        }
+        block
+    }
+
+    /// The address in the shared memory of another block of the cluster of what is at `address` in this one.
+    #[track_caller]
+    pub(crate) fn map_shared(&self, address: u32, rank: u32) -> u32 {
+        let other = self.block_of_rank(rank);
+        if ptr::eq(other, self.block()) {
+            return address;
+        }
+        let array = self.block().shared.borrow().array_at(address);
+        match array {
+            None => address,
+            Some((site, name, start)) => {
+                let declared = &self.launch().declared;
+                other.shared.borrow_mut().static_array(declared, site.0, name, site.1) + (address - start)
+            }
+        }
+    }
+
+    /// Ends the launch: an index is beyond the end of an array of another block.
+    #[track_caller]
+    pub(crate) fn remote_out_of_bounds(&self, rank: u32, address: u32, size: u32, index: u32, len: u32) -> ! {
+        let first = self.block_of_rank(rank).shared.borrow().place(address, size);
+        let place = Place { index: first.index + index as usize, ..first };
+        super::fault::raise(Kind::OutOfBounds { place, len: first.index + len as usize });
+    }
+
+    /// Reads `size` bytes of the shared memory of a block of the cluster.
+    #[track_caller]
+    pub(crate) fn load_remote(&self, rank: u32, address: u32, size: u32) -> u64 {
+        let site = Location::caller();
+        self.shared_of(self.visit(rank), address, size, Action::Read, site).load(address, size)
+    }
+
+    /// Writes `size` bytes of the shared memory of a block of the cluster.
+    #[track_caller]
+    pub(crate) fn store_remote(&self, rank: u32, address: u32, size: u32, raw: u64) {
+        let site = Location::caller();
+        self.shared_of(self.visit(rank), address, size, Action::Write, site).store(address, size, raw);
+    }
+
+    /// An atomic operation on the shared memory of a block of the cluster.
+    #[track_caller]
+    pub(crate) fn update_remote(
+        &self,
+        rank: u32,
+        address: u32,
+        size: u32,
+        atomic: Atomic,
+        update: impl FnOnce(u64) -> u64,
+    ) -> u64 {
+        self.update_shared_of(self.visit(rank), address, size, atomic, update)
+    }
+
     /// Waits at a barrier of several blocks.
     #[track_caller]
     fn meet(&self, meeting: &Meeting) {
@@ -1292,8 +1421,9 @@ impl Thread {
                 let change = unsafe { &*record }.shadow.borrow().last_change(element);
                 (Place { array: name, index: element, shared: false }, change)
             }
-            Target::Shared { address, size } => {
-                let shared = self.block().shared.borrow();
+            Target::Shared { block, address, size } => {
+                // SAFETY: the block is this one, or one of its cluster, all of which `Grid` keeps as long as this one runs.
+                let shared = unsafe { &*block }.shared.borrow();
                 (shared.place(address, size), shared.shadow.last_change(words(address, size).start))
             }
         }
@@ -1434,6 +1564,12 @@ impl Thread {
         if own {
             let warp = if u32::from(then) / 32 == now / 32 { " (or `sync_warp`)" } else { "" };
             return format!("{story}: is a barrier{warp} missing before line {line}?");
+        }
+        if self.block().cluster().is_some_and(|cluster| {
+            // SAFETY: as in `block_of_rank`.
+            cluster.members.borrow().iter().any(|member| unsafe { &*member.block }.serial == earlier.block)
+        }) {
+            return format!("{story}: is `cluster::sync` missing before line {line}?");
         }
         format!(
             "{story}: no barrier orders blocks; does this need a second launch, or a signal by an atomic operation \
@@ -1653,6 +1789,18 @@ impl Thread {
         action: Action,
         site: &'static Location<'static>,
     ) -> RefMut<'_, SharedMemory> {
+        self.shared_of(self.block(), address, size, action, site)
+    }
+
+    /// The same for the shared memory of a block, this one or another of the cluster.
+    fn shared_of<'a>(
+        &'a self,
+        block: &'a Block,
+        address: u32,
+        size: u32,
+        action: Action,
+        site: &'static Location<'static>,
+    ) -> RefMut<'a, SharedMemory> {
         let operation = match action {
             Action::Read | Action::AtomicRead | Action::BlockRead => Operation::SharedLoad,
             Action::Write | Action::Copy => Operation::SharedStore,
@@ -1660,19 +1808,19 @@ impl Thread {
         };
         self.record(operation, address.into(), size, site);
         if !action.is_atomic() {
-            self.step(action != Action::Read, true, site, || Target::Shared { address, size });
+            self.step(action != Action::Read, true, site, || Target::Shared { block, address, size });
             if action != Action::Read {
                 self.forget_peeks();
             }
         }
-        let mut shared = self.block().shared.borrow_mut();
+        let mut shared = block.shared.borrow_mut();
         if matches!(action, Action::Write | Action::Copy) {
             shared.set_written(address, size);
         } else if !shared.has_value(address, size) {
             drop(shared);
-            let has_value = || self.block().shared.borrow().has_value(address, size);
-            self.expect_value(has_value, site, || self.shared_place(address, size));
-            shared = self.block().shared.borrow_mut();
+            let has_value = || block.shared.borrow().has_value(address, size);
+            self.expect_value(has_value, site, || block.shared.borrow().place(address, size));
+            shared = block.shared.borrow_mut();
         }
         let clock = self.clock.borrow();
         if let Err(earlier) = shared.touch(address, size, action, &clock, site) {
@@ -1781,24 +1929,44 @@ impl Thread {
     /// An atomic operation on `size` bytes of shared memory. Returns the old value.
     #[track_caller]
     pub fn update_shared(&self, address: u32, size: u32, atomic: Atomic, update: impl FnOnce(u64) -> u64) -> u64 {
+        self.update_shared_of(self.block(), address, size, atomic, update)
+    }
+
+    /// The same for the shared memory of a block, this one or another of the cluster.
+    #[track_caller]
+    fn update_shared_of(
+        &self,
+        block: &Block,
+        address: u32,
+        size: u32,
+        atomic: Atomic,
+        update: impl FnOnce(u64) -> u64,
+    ) -> u64 {
         let site = Location::caller();
         self.competes();
         let launch = self.launch();
-        let shared = || self.block().shared.borrow();
+        let shared = || block.shared.borrow();
         // The value before it, if it has one.
         let present = (launch.reads_older() && shared().has_value(address, size)).then(|| shared().load(address, size));
         if !atomic.reads {
-            self.block().shared.borrow_mut().set_written(address, size);
+            block.shared.borrow_mut().set_written(address, size);
         }
         let writes = atomic.writes
             && atomic.expected.is_none_or(|expected| {
                 self.expect_value(|| shared().has_value(address, size), site, || shared().place(address, size));
                 shared().load(address, size) == expected
             });
-        let action = if writes { Action::Atomic } else { Action::AtomicRead };
-        let mut shared = self.shared(address, size, action, site);
+        // All threads with access are of the block, but in a cluster.
+        let wide = atomic.scope != Scope::Block || block.cluster.is_none();
+        let action = match (wide, writes) {
+            (true, true) => Action::Atomic,
+            (true, false) => Action::AtomicRead,
+            (false, true) => Action::BlockAtomic,
+            (false, false) => Action::BlockRead,
+        };
+        let mut shared = self.shared_of(block, address, size, action, site);
         let first = words(address, size).start;
-        let (other, missed) = shared.shadow.signal(first, &self.clock.borrow(), true);
+        let (other, missed) = shared.shadow.signal(first, &self.clock.borrow(), wide);
         if atomic.reads {
             self.hear(other, missed);
         }
@@ -1808,18 +1976,18 @@ impl Thread {
             older = shared.shadow.older(first, &clock);
         }
         if let Some(older) = older {
-            shared.shadow.synchronise_older(first, atomic.order, true, &mut clock);
+            shared.shadow.synchronise_older(first, atomic.order, wide, &mut clock);
             drop((shared, clock));
-            self.atomic_step(false, atomic, site, Target::Shared { address, size });
+            self.atomic_step(false, atomic, site, Target::Shared { block, address, size });
             return older;
         }
         let before = present.filter(|_| writes);
-        shared.shadow.synchronise(first, (atomic.reads, writes), before, atomic.order, true, &mut clock);
+        shared.shadow.synchronise(first, (atomic.reads, writes), before, atomic.order, wide, &mut clock);
         let old = shared.load(address, size);
         let new = update(old);
         shared.store(address, size, new);
         drop((shared, clock));
-        self.atomic_step(new != old, atomic, site, Target::Shared { address, size });
+        self.atomic_step(new != old, atomic, site, Target::Shared { block, address, size });
         old
     }
 }

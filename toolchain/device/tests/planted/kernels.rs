@@ -1,7 +1,7 @@
 //! The kernels. One has the fault if its parameter `broken` is 1. The lines that the report may name end in the comment `!`.
 
 use atomic::{AtomicNumber, Ordering, Scope};
-use warpkov_device::device::{Global, GlobalMut, GridGroup, atomic, copy, grid, kernel, shared, thread, warp};
+use warpkov_device::device::{Global, GlobalMut, GridGroup, atomic, cluster, copy, grid, kernel, shared, thread, warp};
 use warpkov_device::shared_array;
 
 // Races in global memory.
@@ -699,6 +699,57 @@ pub fn block_without_work(broken: u32, grid: GridGroup, n: u32, values: GlobalMu
     if i < n {
         let value = values.get((n - 1 - i) as usize);
         values.set((n + i) as usize, value);
+    }
+}
+
+// Clusters.
+
+#[kernel(cluster = 2)]
+pub fn read_neighbour(broken: u32, out: GlobalMut<u32>) {
+    let part = shared_array!(part: u32; 32);
+    let (t, i) = (thread::thread_idx_x(), thread::index_1d() as usize);
+    cluster::sync();
+    part.set(t, i as u32); // !
+    if broken == 0 {
+        cluster::sync();
+    } else {
+        thread::sync_threads();
+    }
+    out.set(i, cluster::map(part, 1 - cluster::rank()).get(t)); // !
+    cluster::sync();
+}
+
+#[kernel(cluster = 2)]
+pub fn write_to_a_neighbour(broken: u32, out: GlobalMut<u32>) {
+    let part = shared_array!(part: u32; 32);
+    let (t, i) = (thread::thread_idx_x(), thread::index_1d() as usize);
+    if broken == 0 {
+        cluster::sync();
+    }
+    cluster::map(part, 1 - cluster::rank()).set(t, i as u32); // !
+    cluster::sync();
+    out.set(i, part.get(t));
+}
+
+#[kernel(cluster = 2)]
+pub fn leave_early(broken: u32, out: GlobalMut<u32>) {
+    let part = shared_array!(part: u32; 32);
+    let (t, i) = (thread::thread_idx_x(), thread::index_1d() as usize);
+    part.set(t, i as u32);
+    cluster::sync();
+    if cluster::rank() == 0 {
+        out.set(i, cluster::map(part, 1).get(t)); // !
+    }
+    if broken == 0 {
+        cluster::sync();
+    }
+}
+
+#[kernel(cluster = 2)]
+pub fn cluster_in_a_branch(broken: u32, out: GlobalMut<u32>) {
+    out.set(thread::index_1d() as usize, 1);
+    if broken == 0 || cluster::rank() == 0 {
+        cluster::sync(); // !
     }
 }
 

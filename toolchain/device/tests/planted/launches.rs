@@ -99,6 +99,10 @@ pub fn planted<D: Device>() -> Vec<Planted<D>> {
         Planted { title: "A loop without an end", kernel: "endless", report: "50001 steps", array: "", run: run_endless },
         Planted { title: "A barrier of the block in place of one of the grid", kernel: "shift_blocks", report: "race", array: "values", run: run_shift_blocks },
         Planted { title: "A block that misses the barrier of the grid", kernel: "block_without_work", report: "block divergence", array: "", run: run_block_without_work },
+        Planted { title: "A missing barrier of the cluster", kernel: "read_neighbour", report: "race", array: "part", run: run_read_neighbour },
+        Planted { title: "A write to a block that need not have begun", kernel: "write_to_a_neighbour", report: "distributed shared memory", array: "", run: run_write_to_a_neighbour },
+        Planted { title: "A block that ends while another one reads its shared memory", kernel: "leave_early", report: "distributed shared memory", array: "", run: run_leave_early },
+        Planted { title: "A block that misses the barrier of its cluster", kernel: "cluster_in_a_branch", report: "block divergence", array: "", run: run_cluster_in_a_branch },
         Planted { title: "A read before the previous launch has written", kernel: "consume", report: "race", array: "x", run: run_consume },
         Planted { title: "A write before the previous launch has read", kernel: "overwrite", report: "race", array: "x", run: run_overwrite },
         Planted { title: "A read before the launch before the previous one has written", kernel: "read_early", report: "race", array: "x", run: run_read_early },
@@ -425,6 +429,28 @@ fn run_block_without_work<D: Device>(device: &D, broken: u32) -> Result<(), D::E
     let mut values = device.zeros(100)?;
     launch!(block_without_work(device, Shape::new(3, 32), broken, 50, &mut values))?;
     expect(device, &values, (0..50_u32).chain((0..50).rev()))
+}
+
+// Clusters.
+
+fn run_read_neighbour<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut out = device.zeros(128)?;
+    launch!(read_neighbour(device, Shape::new(4, 32), broken, &mut out))
+}
+
+fn run_write_to_a_neighbour<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut out = device.zeros(128)?;
+    launch!(write_to_a_neighbour(device, Shape::new(4, 32), broken, &mut out))
+}
+
+fn run_leave_early<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut out = device.zeros(128)?;
+    launch!(leave_early(device, Shape::new(4, 32), broken, &mut out))
+}
+
+fn run_cluster_in_a_branch<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut out = device.zeros(128)?;
+    launch!(cluster_in_a_branch(device, Shape::new(4, 32), broken, &mut out))
 }
 
 // Overlapping launches.
