@@ -153,6 +153,8 @@ fn place_of(kind: &Kind) -> Option<Place> {
         Kind::Race { place, .. }
         | Kind::OutOfBounds { place, .. }
         | Kind::Misaligned { place, .. }
+        | Kind::Mbarrier { place, .. }
+        | Kind::ProxyFence { place }
         | Kind::Uninitialised { place } => Some(place),
         _ => None,
     }

@@ -10,6 +10,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::{
     emulator::{
+        bulk::Piece,
         clock::Action,
         fault,
         memory::Record,
@@ -492,6 +493,14 @@ macro_rules! emulated_views {
                 let first = unsafe { (*record).address };
                 let extent = Extent { record, first: 0, len, size: size_of::<T>(), name };
                 Self { ptr: core::ptr::with_exposed_provenance_mut::<T>(first) as $pointer, extent }
+            }
+
+            /// The `count` elements from `index` on, for a bulk copy.
+            #[track_caller]
+            pub(super) fn chunk(self, index: usize, count: usize) -> Piece {
+                let Extent { record, first, size, name, .. } = self.extent;
+                self.extent.check(index, count);
+                Piece { record, name, first: first + index, count, size }
             }
 
             /// The place of the view's first element.

@@ -17,6 +17,8 @@
 //! | [`cluster`] | clusters of blocks, which access each other's shared memory |
 //! | [`atomic`] | atomic operations with ordering and scope |
 //! | [`copy`] | asynchronous copies from global to shared memory |
+//! | [`bulk`] | bulk copies between global and shared memory |
+//! | [`mbarrier`] | barriers in shared memory that count arrivals and bytes |
 //! | [`mma`] | tensor cores |
 //! | [`math`] | fused multiply-add, exponential, approximate functions; [`Real`] has the elementary functions |
 //! | [`half`] | conversions between f16 and f32 |
@@ -37,6 +39,7 @@ macro_rules! target {
 
 pub mod atomic;
 pub mod block;
+pub mod bulk;
 pub mod cluster;
 pub mod copy;
 mod elementary;
@@ -44,6 +47,7 @@ pub mod global;
 pub mod grid;
 pub mod half;
 pub mod math;
+pub mod mbarrier;
 pub mod mma;
 mod number;
 #[cfg(target_arch = "nvptx64")]
@@ -76,7 +80,7 @@ pub use bytemuck;
 pub mod prelude {
     pub use super::{
         DeviceCopy, Element, Global, GlobalMut, GridGroup, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic,
-        block, cluster, copy, device_assert, device_println, grid, half, kernel, math, mma, shared, shared_array,
+        block, bulk, cluster, copy, device_assert, device_println, grid, half, kernel, math, mma, shared, shared_array,
         thread, warp,
     };
 }

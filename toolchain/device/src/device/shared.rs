@@ -187,6 +187,16 @@ impl<T: Element> Shared<T> {
         emulated::current().copy_to_shared(self.address + index * Self::BYTES, Self::BYTES, value.to_raw());
     }
 
+    /// The elements `index … index + count − 1`, for a copy.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    pub(super) fn chunk(self, index: u32, count: u32) -> crate::emulator::bulk::Chunk {
+        if count > 0 {
+            self.check(index.saturating_add(count - 1));
+        }
+        crate::emulator::bulk::Chunk { address: self.address + index * Self::BYTES, bytes: count * Self::BYTES }
+    }
+
     /// Checks that an access of `bytes` bytes is aligned.
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use super::clock::Stamp;
+use super::clock::{Action, Stamp};
 use super::cluster::{Cluster, wait_at_the_end};
 use super::fault::{Earlier, Fault, Kind, Raised, Threads};
 use super::launch::{Launch, index_of};
@@ -31,6 +31,7 @@ fn locate(launch: &Launch, block: Dim3, payload: Box<dyn Any + Send>, thread: u3
         Raised::new(Kind::Panic { message: text.unwrap_or_default() }, None)
     });
     let earlier = raised.earlier.map(|stamp| {
+        let stamp = launch.origin(&stamp).unwrap_or(stamp);
         let (kernel, block) = launch.block_of(stamp.block);
         Earlier { kernel, block, thread: stamp.thread.into(), access: stamp.action.describe(), site: stamp.site }
     });
@@ -261,6 +262,7 @@ impl<'a> Runner<'a> {
         }
         advanced |= self.release_named();
         advanced |= self.release_meeting();
+        advanced |= self.release_phases();
         advanced |= self.release_barrier();
         self.ended(advanced)
     }
@@ -277,6 +279,7 @@ impl<'a> Runner<'a> {
         }
         advanced |= self.release_named();
         advanced |= self.release_meeting();
+        advanced |= self.release_phases();
         advanced |= self.release_barrier();
         self.ended(advanced)
     }
@@ -482,8 +485,24 @@ impl<'a> Runner<'a> {
         Some(self.block.linear() - self.block.rank())
     }
 
-    /// Ends the block: other blocks cannot access its shared memory any more.
-    pub fn leave_cluster(&self) -> Result<(), Box<Fault>> {
+    /// Ends the block: its shared memory cannot be accessed any more.
+    pub fn end_block(&self) -> Result<(), Box<Fault>> {
+        if let Some(load) = self.block.proxy.borrow().unawaited() {
+            let thread =
+                self.launch.origin(&load.engine.stamp(Action::Copy, load.site)).map_or(0, |start| start.thread);
+            let reason =
+                "its block ends, and the shared memory with it, before the copy need have written it".to_owned();
+            return Err(Box::new(Fault {
+                kernel: self.launch.kernel,
+                block: self.block.index,
+                threads: Threads::One(thread.into()),
+                kind: Kind::Bulk { reason },
+                site: Some(load.site),
+                earlier: None,
+                hint: Some("is `Mbarrier::wait` missing?".to_owned()),
+                schedule: self.launch.schedule,
+            }));
+        }
         let Some(cluster) = self.block.cluster() else { return Ok(()) };
         let members = cluster.members.borrow();
         let member = &members[self.block.rank() as usize];
@@ -508,6 +527,25 @@ impl<'a> Runner<'a> {
     pub fn is_stuck(&self) -> bool {
         let able = |state: &State| state.is_able() || *state == State::Unwritten;
         self.meeting().is_some_and(|(meeting, round, _)| !meeting.is_over(round)) && !self.states.iter().any(able)
+    }
+
+    /// Lets the threads go on for whose phases only copies are missing.
+    fn release_phases(&mut self) -> bool {
+        let mut released = false;
+        if self.block.waiting_for_phases.get() == 0 {
+            return released;
+        }
+        for id in 0..self.states.len() {
+            if let Some(Wait::Phase { address, phase, .. }) =
+                self.wait_of(id).filter(|_| self.states[id] == State::Phase)
+                && self.block.proxy.borrow().can_pass(address, phase)
+            {
+                self.set(id, State::Ready);
+                self.block.waiting_for_phases.set(self.block.waiting_for_phases.get() - 1);
+                released = true;
+            }
+        }
+        released
     }
 
     /// Completes the barrier if every thread waits at it.
@@ -549,6 +587,18 @@ impl<'a> Runner<'a> {
                 );
                 return fault(kind, Threads::Two(id as u32, (base + lane) as u32), Some(site), Some(hint));
             }
+        }
+        for (id, wait) in waits() {
+            let Wait::Phase { site, address, phase } = wait else { continue };
+            let reason = format!(
+                "thread {id} waits for phase {} on line {}, and no thread can continue: {}",
+                phase - 1,
+                site.line(),
+                self.block.proxy.borrow().describe(address)
+            );
+            let kind = Kind::Mbarrier { place: self.block.phase_place(address), reason };
+            let hint = "is the parity right, do all threads arrive, and does `arrive_expecting` announce the bytes of the copies?";
+            return fault(kind, Threads::One(id as u32), Some(site), Some(hint.to_owned()));
         }
         for (id, wait) in waits() {
             let Wait::Named { site, barrier } = wait else { continue };
@@ -603,9 +653,13 @@ impl<'a> Runner<'a> {
         let wait = || self.threads[id].wait.get();
         match self.states.get(id)? {
             State::Fresh | State::Ready | State::Ended => None,
-            State::Spinning | State::Unwritten | State::Barrier | State::Named | State::Warp | State::Meeting => {
-                Some(wait())
-            }
+            State::Spinning
+            | State::Unwritten
+            | State::Barrier
+            | State::Named
+            | State::Warp
+            | State::Phase
+            | State::Meeting => Some(wait()),
         }
     }
 
@@ -649,6 +703,10 @@ impl<'a> Runner<'a> {
                 format!("reads {read}, again and again at {}:{}", site.file(), site.line())
             }
             Some(Wait::Barrier { site }) => format!("waits at the barrier at {}:{}", site.file(), site.line()),
+            Some(Wait::Phase { site, address, phase }) => {
+                let place = self.block.phase_place(address);
+                format!("waits for phase {} of {place} at {}:{}", phase - 1, site.file(), site.line())
+            }
             Some(Wait::Meeting { site, meeting, .. }) => {
                 // SAFETY: as in `meeting`.
                 let of = unsafe { &*meeting }.of;

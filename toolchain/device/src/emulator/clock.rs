@@ -169,6 +169,11 @@ impl Knowledge {
             .is_some_and(|view| time < view.floor || view.threads.get(&thread).is_some_and(|&known| time <= known))
     }
 
+    /// Adds all accesses of a block that is a copy.
+    pub fn add_block(&mut self, copy: u64) {
+        self.0.entry(copy).or_default().floor = 2;
+    }
+
     pub fn join(&mut self, other: &Self) {
         for (&block, theirs) in &other.0 {
             let view = self.0.entry(block).or_default();
@@ -428,6 +433,13 @@ impl Clock {
         let known = self.own().and(self.acquired.as_deref());
         self.advance(self.time + 1);
         Arc::new(known)
+    }
+
+    /// The clock of a copy that the thread starts, whose serial number is `copy`: a block of its own, which knows what the thread knows.
+    pub fn fork(&mut self, copy: u64) -> Self {
+        let known = self.publish();
+        let (settled, horizon, beside) = (self.settled, self.horizon, self.beside.clone());
+        Self { block: copy, settled, horizon, beside, acquired: Some(known), ..Self::new(0) }
     }
 
     /// Whether the thread knows all of it, and would pass it on.

@@ -173,6 +173,26 @@ pub enum Kind {
         /// What is wrong.
         reason: String,
     },
+    /// A barrier in shared memory that is misused, or whose phase never ends.
+    #[error("mbarrier {place}: {reason}")]
+    Mbarrier {
+        /// The barrier.
+        place: Place,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A bulk copy that no GPU executes, or that outlives its block.
+    #[error("bulk copy: {reason}")]
+    Bulk {
+        /// What is wrong.
+        reason: String,
+    },
+    /// An asynchronous copy of memory that ordinary stores have written, without a fence between them.
+    #[error("missing proxy fence: ordinary stores have written {place}, which an asynchronous operation accesses")]
+    ProxyFence {
+        /// The element; in words of 4 bytes.
+        place: Place,
+    },
     /// A named barrier that too few threads reach, or that cannot be.
     #[error("barrier {barrier} for {threads} threads: {reason}")]
     NamedBarrier {

@@ -2,12 +2,12 @@
 //! interleaves them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::panic::Location;
 
 use super::block::{Pool, Round, Runner};
-use super::clock::Released;
+use super::clock::{Released, Stamp};
 use super::cluster::Cluster;
 use super::fault::{Fault, Kind, Threads};
 use super::meeting::Meeting;
@@ -63,6 +63,8 @@ pub struct Launch {
     pub meeting: Meeting,
     /// The clusters that run, by the linear index of their first block.
     pub clusters: RefCell<BTreeMap<u32, Box<Cluster>>>,
+    /// Who has started each bulk copy, by its serial number.
+    pub copies: RefCell<HashMap<u64, Stamp>>,
 }
 
 /// The last launch, as an overlapping one knows it.
@@ -106,6 +108,11 @@ impl Launch {
     #[inline]
     pub fn reads_older(&self) -> bool {
         matches!(self.schedule, Schedule::Random(_) | Schedule::Interleaved(_))
+    }
+
+    /// The start of the copy that has made an access, if it was one.
+    pub fn origin(&self, access: &Stamp) -> Option<Stamp> {
+        self.copies.borrow().get(&access.block).copied()
     }
 
     /// The kernel and the block of a serial number.
@@ -171,10 +178,10 @@ impl Grid<'_> {
                     if let Some(profiler) = self.profiler {
                         runner.add_to(self.call.entry, &mut profiler.collector());
                     }
+                    runner.end_block()?;
                     match runner.cluster() {
                         None => runner.recycle(pool),
                         Some(first) => {
-                            runner.leave_cluster()?;
                             ended.push(runner);
                             if launch.clusters.borrow().get(&first).is_none_or(|cluster| cluster.is_over()) {
                                 let all = ended.extract_if(.., |runner| runner.cluster() == Some(first));

@@ -23,6 +23,9 @@
 //! In random and interleaved orders, an atomic load may read the value before the last write, as it may on a GPU, if that
 //! write does not happen before the load and no other operation has read it.
 //!
+//! A bulk copy is ordered as if a block of its own made it: after what the thread knows that starts it, and before what follows the
+//! wait of those who have waited for it.
+//!
 //! An atomic operation at block scope races with one of another block. The data of an asynchronous copy belong to the
 //! copy until the thread that has started it waits for it.
 //!
@@ -33,6 +36,7 @@
 //! contain one.
 
 mod block;
+pub(crate) mod bulk;
 pub(crate) mod clock;
 pub(crate) mod cluster;
 mod explore;
@@ -42,6 +46,7 @@ pub(crate) mod meeting;
 pub(crate) mod memory;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod overflow;
+mod phase;
 pub mod profile;
 mod schedule;
 mod shadow;
@@ -293,6 +298,7 @@ impl Emulator {
             random: Cell::new(self.schedule.seed()),
             meeting: Meeting::new("grid", blocks),
             clusters: RefCell::default(),
+            copies: RefCell::default(),
         };
         if let Some(profiler) = &self.profiler {
             profiler.collector().launch(call.entry, grid.count(), threads as u32);

@@ -174,6 +174,24 @@ impl SharedMemory {
         Ok(())
     }
 
+    /// The last ordinary writes of a word, or of its bytes.
+    pub(crate) fn writes(&self, word: usize) -> impl Iterator<Item = Stamp> {
+        let first = word * WORD as usize;
+        let bytes = if self.has_fine { first..first + WORD as usize } else { 0..0 };
+        let of_bytes = bytes.flat_map(|byte| self.fine.changes(byte));
+        self.shadow.changes(word).into_iter().chain(of_bytes).flatten()
+    }
+
+    /// The bytes of a range.
+    pub fn bytes_at(&self, address: u32, size: u32) -> Vec<u8> {
+        self.bytes[bytes(address, size)].to_vec()
+    }
+
+    /// Writes bytes.
+    pub fn copy_in(&mut self, address: u32, source: &[u8]) {
+        self.bytes[bytes(address, source.len() as u32)].copy_from_slice(source);
+    }
+
     /// Ends the asynchronous copy by this thread to a word.
     pub(crate) fn end_copy(&mut self, word: usize, clock: &Clock) {
         self.shadow.end_copy(word, clock);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use corosensei::Yielder;
 use corosensei::trap::CoroutineTrapHandler;
 
+use super::bulk::{Proxy, Stores};
 use super::clock::{Action, Clock, Knowledge, Stamp};
 use super::cluster::Cluster;
 use super::fault::{Kind, Place, Raised};
@@ -96,6 +97,13 @@ pub(crate) enum Wait {
         meeting: *const Meeting,
         round: u32,
     },
+    /// Waits for the phase of a barrier in shared memory.
+    Phase {
+        site: &'static Location<'static>,
+        address: u32,
+        /// From 1.
+        phase: u32,
+    },
     Warp {
         site: &'static Location<'static>,
         op: WarpOp,
@@ -135,6 +143,8 @@ pub(crate) enum State {
     Warp,
     /// Waits for other blocks.
     Meeting,
+    /// Waits for the phase of a barrier in shared memory.
+    Phase,
     Ended,
 }
 
@@ -153,6 +163,7 @@ impl Wait {
             Self::Named { .. } => State::Named,
             Self::Warp { .. } => State::Warp,
             Self::Meeting { .. } => State::Meeting,
+            Self::Phase { .. } => State::Phase,
             Self::Unwritten => State::Unwritten,
             Self::Spin { .. } => State::Spinning,
             Self::Preempted => State::Ready,
@@ -306,6 +317,9 @@ pub struct Block {
     pub(crate) launch: *const Launch,
     /// Its cluster, if the launch has clusters.
     pub(crate) cluster: Option<*const Cluster>,
+    pub(crate) proxy: RefCell<Proxy>,
+    /// Threads that wait for phases of barriers.
+    pub(crate) waiting_for_phases: Cell<u32>,
     /// Serial number, unique in the process.
     serial: u64,
     pub(crate) barrier: Barrier,
@@ -335,6 +349,8 @@ impl Default for Block {
             shared: RefCell::default(),
             launch: ptr::null(),
             cluster: None,
+            proxy: RefCell::default(),
+            waiting_for_phases: Cell::new(0),
             serial: 0,
             barrier: Barrier::default(),
             named: RefCell::default(),
@@ -357,6 +373,8 @@ impl Block {
         self.shape = shape;
         self.shared.get_mut().reset(shape.shared_bytes);
         self.launch = launch;
+        self.proxy.get_mut().reset();
+        self.waiting_for_phases.set(0);
         self.serial = serial;
         self.barrier = Barrier::default();
         self.named.get_mut().iter_mut().for_each(|named| *named = NamedBarrier::default());
@@ -373,6 +391,13 @@ impl Block {
     pub(crate) fn cluster(&self) -> Option<&Cluster> {
         // SAFETY: `Grid` drops a cluster after its blocks.
         self.cluster.map(|cluster| unsafe { &*cluster })
+    }
+
+    /// Whether the block of a serial number is this one, or one of its cluster.
+    pub(crate) fn shares_with(&self, serial: u64) -> bool {
+        let blocks = self.cluster().map_or(1, |cluster| cluster.meeting.blocks);
+        let first = self.serial - u64::from(self.rank());
+        (first..first + u64::from(blocks)).contains(&serial)
     }
 
     /// Linear index in the grid.
@@ -615,8 +640,8 @@ pub struct Thread {
     vector: Cell<bool>,
     /// Whether it is in a loop that does nothing but to wait.
     waiting: Cell<bool>,
-    /// Whether one of the fields `copies`, `peeked`, `polled`, `heard` and `missed` may have changed since the thread began.
-    rare: Cell<bool>,
+    /// Whether one of the fields `copies`, `stores`, `peeked`, `polled`, `heard` and `missed` may have changed since the thread began.
+    pub(super) rare: Cell<bool>,
     /// Index in the block.
     index: Cell<Dim3>,
     /// A number for the rounds of all its counted loops; 0 outside of them.
@@ -633,6 +658,7 @@ pub struct Thread {
     /// Values of all lanes in an exchange.
     lanes: Cell<[u64; 32]>,
     copies: RefCell<Copies>,
+    pub(super) stores: RefCell<Stores>,
     /// The last peeks of different elements since the last operation other than a read.
     peeked: RefCell<Vec<Peeked>>,
     /// The element that atomic reads and peeks have found unchanged most often, for hints.
@@ -771,6 +797,7 @@ impl Thread {
             lanes: Cell::new([0; 32]),
             rare: Cell::new(false),
             copies: RefCell::default(),
+            stores: RefCell::default(),
             peeked: RefCell::default(),
             polled: Cell::new(None),
             looks: Cell::new(0),
@@ -820,6 +847,7 @@ impl Thread {
             let copies = &mut *self.copies.borrow_mut();
             copies.open.clear();
             copies.groups.clear();
+            self.stores.borrow_mut().clear();
             self.heard.borrow_mut().clear();
             let missed = &mut *self.missed.borrow_mut();
             if !missed.is_empty() {
@@ -851,6 +879,9 @@ impl Thread {
     /// Ends the thread.
     #[inline]
     pub(crate) fn end(&self) {
+        if self.rare.get() {
+            self.end_stores();
+        }
         let launch = self.launch();
         launch.idle.set(0);
         // The end of a block lets the next launch begin.
@@ -887,13 +918,17 @@ impl Thread {
     }
 
     #[inline(always)]
-    fn launch(&self) -> &Launch {
+    pub(super) fn launch(&self) -> &Launch {
         // SAFETY: the launch outlives its blocks: `Grid` drops them first.
         unsafe { &*self.launch.get() }
     }
 
     #[inline(always)]
-    fn wait(&self, wait: Wait) {
+    pub(super) fn wait(&self, wait: Wait) {
+        if let Wait::Phase { .. } = wait {
+            let waiting = &self.block().waiting_for_phases;
+            waiting.set(waiting.get() + 1);
+        }
         self.wait.set(wait);
         self.state.set(wait.state());
         self.waited.set(true);
@@ -1178,14 +1213,14 @@ impl Thread {
 
     /// A compiler reads again after a write or an operation that orders accesses.
     #[inline(always)]
-    fn forget_peeks(&self) {
+    pub(super) fn forget_peeks(&self) {
         if self.rare.get() {
             self.peeked.borrow_mut().clear();
         }
     }
 
     #[inline(always)]
-    fn communicates(&self) {
+    pub(super) fn communicates(&self) {
         self.launch().communicated.set(true);
     }
 
@@ -1316,7 +1351,7 @@ impl Thread {
 
     /// Counts an access, which takes as long as `weight` reads.
     #[inline(always)]
-    fn weighted_step(
+    pub(super) fn weighted_step(
         &self,
         changed: bool,
         plain: bool,
@@ -1375,7 +1410,7 @@ impl Thread {
 
     /// Counts steps that access no memory.
     #[inline(always)]
-    fn count_work(&self, steps: u64, site: &'static Location<'static>) {
+    pub(super) fn count_work(&self, steps: u64, site: &'static Location<'static>) {
         let here = std::mem::MaybeUninit::<u8>::uninit();
         self.work.set(self.work.get() + steps);
         if self.work.get() > self.limit.get() || (&raw const here).addr() < self.floor.get() {
@@ -1463,8 +1498,22 @@ impl Thread {
 
     /// Ends the launch with a race between an earlier access and this one.
     #[cold]
-    fn race(&self, place: Place, earlier: Stamp, action: Action, site: &'static Location<'static>) -> ! {
-        let hint = self.hint(&earlier, action, site);
+    pub(super) fn race(&self, place: Place, earlier: Stamp, action: Action, site: &'static Location<'static>) -> ! {
+        let Some(copy) = self.launch().origin(&earlier) else {
+            let hint = self.hint(&earlier, action, site);
+            Raised::race(place, earlier, action, site, hint).raise()
+        };
+        let (then, now, does, line) = (copy.thread, self.id, verb(action).0, site.line());
+        let (may, wait) = match (place.shared, earlier.action) {
+            (_, Action::Read) => ("read", "`bulk::wait_read`"),
+            (true, _) => ("write", "`Mbarrier::wait` for the right phase"),
+            (false, _) => ("write", "`bulk::wait`"),
+        };
+        let hint = format!(
+            "thread {now} {does} this while a bulk copy that thread {then} has started may still {may} it: is {wait}, or a barrier \
+             after it, missing before line {line}?"
+        );
+        let earlier = Stamp { action: Action::Copy, ..earlier };
         Raised::race(place, earlier, action, site, hint).raise()
     }
 
@@ -1565,10 +1614,7 @@ impl Thread {
             let warp = if u32::from(then) / 32 == now / 32 { " (or `sync_warp`)" } else { "" };
             return format!("{story}: is a barrier{warp} missing before line {line}?");
         }
-        if self.block().cluster().is_some_and(|cluster| {
-            // SAFETY: as in `block_of_rank`.
-            cluster.members.borrow().iter().any(|member| unsafe { &*member.block }.serial == earlier.block)
-        }) {
+        if self.block().shares_with(earlier.block) {
             return format!("{story}: is `cluster::sync` missing before line {line}?");
         }
         format!(
@@ -1793,7 +1839,7 @@ impl Thread {
     }
 
     /// The same for the shared memory of a block, this one or another of the cluster.
-    fn shared_of<'a>(
+    pub(super) fn shared_of<'a>(
         &'a self,
         block: &'a Block,
         address: u32,

@@ -103,6 +103,21 @@ pub fn planted<D: Device>() -> Vec<Planted<D>> {
         Planted { title: "A write to a block that need not have begun", kernel: "write_to_a_neighbour", report: "distributed shared memory", array: "", run: run_write_to_a_neighbour },
         Planted { title: "A block that ends while another one reads its shared memory", kernel: "leave_early", report: "distributed shared memory", array: "", run: run_leave_early },
         Planted { title: "A block that misses the barrier of its cluster", kernel: "cluster_in_a_branch", report: "block divergence", array: "", run: run_cluster_in_a_branch },
+        Planted { title: "A tile that is read before a bulk copy has ended", kernel: "bulk_read_early", report: "race", array: "tile", run: run_bulk_read_early },
+        Planted { title: "A wait for a phase that has ended before", kernel: "bulk_phase", report: "race", array: "tile", run: run_bulk_phase },
+        Planted { title: "A wait for a phase that never ends", kernel: "bulk_no_such_phase", report: "mbarrier", array: "full", run: run_bulk_no_such_phase },
+        Planted { title: "More bytes than the barrier expects", kernel: "bulk_bytes", report: "mbarrier", array: "full", run: run_bulk_bytes },
+        Planted { title: "Fewer bytes than the barrier expects", kernel: "bulk_bytes", report: "mbarrier", array: "full", run: run_bulk_bytes_2 },
+        Planted { title: "A bulk copy of an odd size", kernel: "bulk_size", report: "bulk copy", array: "", run: run_bulk_size },
+        Planted { title: "A bulk copy to an odd address", kernel: "bulk_place", report: "misaligned", array: "tile", run: run_bulk_place },
+        Planted { title: "A missing fence after the initialisation of a barrier", kernel: "bulk_unfenced_barrier", report: "missing proxy fence", array: "full", run: run_bulk_unfenced_barrier },
+        Planted { title: "A barrier in use before all know of it", kernel: "bulk_unordered_barrier", report: "race", array: "full", run: run_bulk_unordered_barrier },
+        Planted { title: "A tile that a bulk copy overwrites too early", kernel: "bulk_reuse", report: "race", array: "tile", run: run_bulk_reuse },
+        Planted { title: "A block that ends before a bulk copy to it", kernel: "bulk_unawaited", report: "bulk copy", array: "", run: run_bulk_unawaited },
+        Planted { title: "A missing fence before a bulk copy reads", kernel: "bulk_unfenced", report: "missing proxy fence", array: "tile", run: run_bulk_unfenced },
+        Planted { title: "A tile that is overwritten while a bulk copy reads it", kernel: "bulk_overwrite", report: "race", array: "tile", run: run_bulk_overwrite },
+        Planted { title: "A thread that ends before its bulk copy has read", kernel: "bulk_leave", report: "bulk copy", array: "", run: run_bulk_leave },
+        Planted { title: "A result of a bulk copy that is read too early", kernel: "bulk_result", report: "race", array: "y", run: run_bulk_result },
         Planted { title: "A read before the previous launch has written", kernel: "consume", report: "race", array: "x", run: run_consume },
         Planted { title: "A write before the previous launch has read", kernel: "overwrite", report: "race", array: "x", run: run_overwrite },
         Planted { title: "A read before the launch before the previous one has written", kernel: "read_early", report: "race", array: "x", run: run_read_early },
@@ -451,6 +466,98 @@ fn run_leave_early<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
 fn run_cluster_in_a_branch<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
     let mut out = device.zeros(128)?;
     launch!(cluster_in_a_branch(device, Shape::new(4, 32), broken, &mut out))
+}
+
+// Bulk copies.
+
+fn run_bulk_read_early<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_read_early(device, Shape::new(1, 64), broken, &x, &mut y))?;
+    expect(device, &y, (0..64_u32).chain([0; 64]))
+}
+
+fn run_bulk_phase<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_phase(device, Shape::new(1, 64), broken, &x, &mut y))?;
+    expect(device, &y, 0..128_u32)
+}
+
+fn run_bulk_no_such_phase<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_no_such_phase(device, Shape::new(1, 64), broken, &x, &mut y))
+}
+
+fn run_bulk_bytes<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_bytes(device, Shape::new(1, 64), 256 - 64 * broken, &x, &mut y))
+}
+
+fn run_bulk_bytes_2<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_bytes(device, Shape::new(1, 64), 256 + 64 * broken, &x, &mut y))
+}
+
+fn run_bulk_size<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_size(device, Shape::new(1, 64), 64 - 2 * broken, &x, &mut y))
+}
+
+fn run_bulk_place<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_place(device, Shape::new(1, 64), broken, &x, &mut y))
+}
+
+fn run_bulk_unfenced_barrier<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_unfenced_barrier(device, Shape::new(1, 64), broken, &x, &mut y))
+}
+
+fn run_bulk_unordered_barrier<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut y = device.zeros(128)?;
+    launch!(bulk_unordered_barrier(device, Shape::new(1, 64), broken, &mut y))
+}
+
+fn run_bulk_reuse<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_reuse(device, Shape::new(1, 64), broken, &x, &mut y))
+}
+
+fn run_bulk_unawaited<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    launch!(bulk_unawaited(device, Shape::new(1, 64), broken, &x))
+}
+
+fn run_bulk_unfenced<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut y = device.zeros(128)?;
+    launch!(bulk_unfenced(device, Shape::new(1, 64), broken, &mut y))?;
+    expect(device, &y, (0..64_u32).chain([0; 64]))
+}
+
+fn run_bulk_overwrite<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut y = device.zeros(128)?;
+    launch!(bulk_overwrite(device, Shape::new(1, 64), broken, &mut y))?;
+    expect(device, &y, 0..128_u32)
+}
+
+fn run_bulk_leave<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut y = device.zeros(128)?;
+    launch!(bulk_leave(device, Shape::new(1, 64), broken, &mut y))?;
+    expect(device, &y, (0..64_u32).chain([0; 64]))
+}
+
+fn run_bulk_result<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut y = device.zeros(128)?;
+    let mut out = device.zeros(64)?;
+    launch!(bulk_result(device, Shape::new(1, 64), broken, &mut y, &mut out))
 }
 
 // Overlapping launches.
