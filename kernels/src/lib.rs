@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`lessons`] | one small kernel per primitive of the device library |
 //! | [`library`] | kernels that test every function of the device library |
+//! | [`hopper`] | kernels for GPUs of compute capability 9.0 and newer |
 //! | [`hmm`] | kernels for hidden Markov models |
 //! | [`mdp`] | kernels for Markov decision processes |
 //! | [`pomdp`] | kernels for partially observable Markov decision processes |
@@ -39,6 +40,7 @@
 #![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx, asm_experimental_arch))]
 
 pub mod hmm;
+pub mod hopper;
 pub mod lessons;
 pub mod library;
 pub mod mdp;

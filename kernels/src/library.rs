@@ -5,8 +5,8 @@ use atomic::{AtomicCounter, AtomicFloat, AtomicInteger, AtomicNumber, Ordering, 
 use warpkov_device::device::half::{Bf16, Bf16x2, E4m3, E5m2, F16, F16x2};
 use warpkov_device::device::safe::{In, Len, Out};
 use warpkov_device::device::{
-    DeviceCopy, Global, GlobalMut, Named, Real, Word, atomic, block, device_assert, device_println, kernel, thread,
-    warp,
+    DeviceCopy, Global, GlobalMut, GridGroup, Named, Real, Word, atomic, block, device_assert, device_println, kernel,
+    thread, warp,
 };
 use warpkov_device::shared_array;
 
@@ -431,5 +431,32 @@ pub fn library_structs<'n>(n: Len<'n>, particles: In<'n, Particle>, moved: Out<'
 pub fn library_shifted<'n>(n: Len<'n>, by: u32, x: In<'n, u32>, y: Out<'n, u32>) {
     for own in n.elements() {
         y.set(&own, x.get(n.at(own.index().get() as u64 + u64::from(by))));
+    }
+}
+
+/// Replaces each element of a ring by the sum of its neighbours, `rounds` times.
+///
+/// - *Thread mapping*: a grid-stride loop over elements, in each half of a round.
+/// - *Shared memory*: none. *Barriers*: two of the grid per round. *Deterministic*: yes. *Valid result in*: `x`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | n | modulo 2³² |
+/// | `y` | n | |
+#[kernel(requires(n >= 1, x.len() >= n, y.len() >= n))]
+pub fn library_grid(grid: GridGroup, n: u32, rounds: u32, x: GlobalMut<u32>, y: GlobalMut<u32>) {
+    let (first, n) = (thread::index_1d() as usize, n as usize);
+    let threads = thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
+    for _ in 0..rounds {
+        for i in (first..n).step_by(threads) {
+            y.set(i, x.get((i + 1) % n).wrapping_add(x.get((i + n - 1) % n)));
+        }
+        grid.sync();
+        for i in (first..n).step_by(threads) {
+            x.set(i, y.get(i));
+        }
+        grid.sync();
     }
 }

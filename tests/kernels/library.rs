@@ -28,6 +28,7 @@ pub fn add(suite: &mut Suite) {
     suite.add("library_assertion", assertion);
     suite.add("library_shifted", shifted);
     suite.add("library_structs", structs);
+    suite.add("library_grid", grid);
 }
 
 fn atomics(device: &AnyDevice, scale: usize) -> Outcome {
@@ -362,4 +363,42 @@ fn structs(device: &AnyDevice, scale: usize) -> Outcome {
         Some((found, expected)) => Err(format!("found {found:?}, expected {expected:?}").into()),
         None => Ok(()),
     }
+}
+
+/// The barrier of the grid, in grids of several sizes, in a graph, and with more blocks than fit.
+fn grid(device: &AnyDevice, scale: usize) -> Outcome {
+    let n = 1000 * scale;
+    let mut expected: Vec<u32> = (0..n as u32).map(|i| i * i).collect();
+    let (mut x, mut y) = (device.upload(&expected)?, device.zeros::<u32>(n)?);
+    let mut check = |x: &AnyBuffer<u32>, rounds| {
+        for _ in 0..rounds {
+            let sum = |i: usize| expected[(i + 1) % n].wrapping_add(expected[(i + n - 1) % n]);
+            expected = (0..n).map(sum).collect();
+        }
+        same("x", &device.to_vec(x)?, &expected)
+    };
+    for (shape, rounds) in [(Shape::new(1, 64), 1), (Shape::new(3, 96), 3), (Shape::grid_stride(n as u64, 128), 4)] {
+        // SAFETY: both buffers have n elements.
+        unsafe { library::library_grid(device, shape, n as u32, rounds, &mut x, &mut y)? };
+        check(&x, rounds)?;
+    }
+    // SAFETY: as above.
+    let graph =
+        device.capture(|| unsafe { library::library_grid(device, Shape::new(4, 64), n as u32, 2, &mut x, &mut y) })?;
+    if let Some(graph) = graph {
+        for _ in 0..2 {
+            // SAFETY: the buffers still exist.
+            unsafe { device.launch_graph(&graph)? };
+            check(&x, 2)?;
+        }
+    }
+    // SAFETY: as above.
+    let refused = unsafe { library::library_grid(device, Shape::new(1 << 20, 64), n as u32, 1, &mut x, &mut y) };
+    let text = refused.err().map(|error| error.to_string()).unwrap_or_default();
+    let expected =
+        "kernel library_grid cannot be launched: it requires shape.grid <= resident blocks, and shape.grid is 1048576";
+    if !text.starts_with(expected) {
+        return Err(format!("found {text:?}, expected {expected:?}").into());
+    }
+    check(&x, 0)
 }

@@ -26,6 +26,7 @@ mod divided;
 mod generate;
 mod gpu;
 mod hmm;
+mod hopper;
 mod lessons;
 mod library;
 mod mdp;
@@ -152,6 +153,7 @@ fn trials(device: String, which: Which) -> Vec<Trial> {
     let mut suite = Suite::new(device, which);
     lessons::add(&mut suite);
     library::add(&mut suite);
+    hopper::add(&mut suite);
     mdp::add(&mut suite);
     pomdp::add(&mut suite);
     hmm::add(&mut suite);

@@ -35,8 +35,13 @@ pub fn faults(
     shared_symbols(text, &mut faults);
 
     let found: BTreeSet<_> = module.entries.iter().map(|entry| entry.name.to_owned()).collect();
-    faults.extend(expected.entries.difference(&found).map(|name| format!("the PTX lacks the declared kernel {name}")));
-    let unexpected = found.difference(&expected.entries).filter(|name| !expected.is_of_macro(name));
+    let declared = expected.entries.iter().filter(|&name| sm >= 90 || !expected.hopper.contains(name)).cloned();
+    let declared: BTreeSet<_> = declared.collect();
+    faults.extend(declared.difference(&found).map(|name| format!("the PTX lacks the declared kernel {name}")));
+    if sm < 90 {
+        faults.extend(module.entries.iter().filter_map(needs_hopper));
+    }
+    let unexpected = found.difference(&declared).filter(|name| !expected.is_of_macro(name));
     faults.extend(unexpected.map(|name| format!("the sources declare no kernel for the entry {name}")));
     faults.extend(module.shared_variables().into_iter().map(|(name, [one, other])| {
         format!("the kernels {one} and {other} share the variable {name}, but each kernel becomes a module with its own copy")
@@ -45,6 +50,14 @@ pub fn faults(
     let safe = module.entries.iter().filter(|entry| expected.safe.contains(entry.name));
     faults.extend(safe.flat_map(|entry| unsafe_in(module, entry)));
     faults
+}
+
+/// The first instruction of a kernel that GPUs before compute capability 9.0 lack.
+fn needs_hopper(entry: &Entry<'_>) -> Option<String> {
+    const PARTS: [&str; 6] =
+        ["::cluster", "barrier.cluster", "%cluster", "mbarrier.try_wait", "cp.async.bulk", "fence.proxy"];
+    let (line, text) = entry.body.iter().find(|(_, line)| PARTS.iter().any(|part| line.contains(part)))?;
+    Some(format!("{}: line {line} needs compute capability 9.0, so write `#[kernel(sm = 90)]`: {text}", entry.name))
 }
 
 /// Finds what a safe kernel must not have, and the compiler does not refuse because a function that it calls has it.
@@ -114,6 +127,8 @@ pub struct Expected {
     pub entries: BTreeSet<String>,
     /// Those of safe kernels.
     pub safe: BTreeSet<String>,
+    /// Those of kernels with `sm = 90` or with clusters, which older baselines lack.
+    pub hopper: BTreeSet<String>,
     /// Prefixes of names. A call of a macro with a type, `model!(DeMoor)`, may declare any kernels `de_moor_…`.
     pub prefixes: BTreeSet<String>,
 }
@@ -133,6 +148,7 @@ impl Expected {
     pub fn append(&mut self, mut other: Self) {
         self.entries.append(&mut other.entries);
         self.safe.append(&mut other.safe);
+        self.hopper.append(&mut other.hopper);
         self.prefixes.append(&mut other.prefixes);
     }
 }
@@ -169,8 +185,9 @@ fn collect(items: &[Item], entries: &mut Expected) -> syn::Result<()> {
     for item in items {
         match item {
             Item::Fn(function) => {
-                let (names, safe) = instances(function)?;
+                let Instances { names, safe, hopper } = instances(function)?;
                 entries.safe.extend(names.iter().filter(|_| safe).cloned());
+                entries.hopper.extend(names.iter().filter(|_| hopper).cloned());
                 entries.entries.extend(names);
             }
             Item::Macro(call) => entries.prefixes.extend(type_of(call).map(|name| format!("{}_", snake_case(&name)))),
@@ -182,12 +199,21 @@ fn collect(items: &[Item], entries: &mut Expected) -> syn::Result<()> {
 }
 
 /// The entry points of a kernel: `name_f32_2`, `name_f32_4`, `name_f64_2` and `name_f64_4` for
-/// `#[kernel(T = [f32, f64], LANES = [2, 4])] fn name`; and whether the kernel is safe.
-fn instances(function: &ItemFn) -> syn::Result<(Vec<String>, bool)> {
+/// `#[kernel(T = [f32, f64], LANES = [2, 4])] fn name`.
+#[derive(Default)]
+struct Instances {
+    names: Vec<String>,
+    /// Whether the kernel is safe.
+    safe: bool,
+    /// Whether it needs compute capability 9.0.
+    hopper: bool,
+}
+
+fn instances(function: &ItemFn) -> syn::Result<Instances> {
     let Some(attribute) = function.attrs.iter().find(|attribute| is_kernel(attribute)) else {
-        return Ok((Vec::new(), false));
+        return Ok(Instances::default());
     };
-    let mut safe = false;
+    let (mut safe, mut hopper) = (false, false);
     let mut names = vec![function.sig.ident.to_string()];
     if matches!(attribute.meta, syn::Meta::List(_)) {
         let arguments = attribute.parse_args_with(Punctuated::<Argument, Token![,]>::parse_terminated)?;
@@ -198,11 +224,12 @@ fn instances(function: &ItemFn) -> syn::Result<(Vec<String>, bool)> {
                     names = names.iter().flat_map(with).collect();
                 }
                 Argument::Safe => safe = true,
+                Argument::Hopper => hopper = true,
                 Argument::Contract => {}
             }
         }
     }
-    Ok((names, safe))
+    Ok(Instances { names, safe, hopper })
 }
 
 /// The type with which an item's macro is called, if its only argument is one.
@@ -236,6 +263,8 @@ enum Argument {
     Contract,
     /// `safe`.
     Safe,
+    /// `sm = 90` or `cluster = …`.
+    Hopper,
 }
 
 impl Parse for Argument {
@@ -253,7 +282,7 @@ impl Parse for Argument {
         input.parse::<Token![=]>()?;
         if !input.peek(token::Bracket) {
             input.parse::<Expr>()?;
-            return Ok(Self::Contract);
+            return Ok(if name == "sm" || name == "cluster" { Self::Hopper } else { Self::Contract });
         }
         let content;
         bracketed!(content in input);

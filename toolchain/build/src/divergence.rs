@@ -295,7 +295,7 @@ fn write<'a>(opcode: &str, operands: &'a str, guard: &'a str) -> Option<Write<'a
     let from: Vec<_> = if uniform { Vec::new() } else { registers(rest).chain(registers(guard)).collect() };
     let own = ["%tid", "%laneid", "%lanemask", "%warpid", "%clock", "%globaltimer"];
     let divergent = (opcode.starts_with("ld.") && !opcode.starts_with("ld.param"))
-        || ["atom.", "activemask", "elect."].iter().any(|start| opcode.starts_with(start))
+        || ["atom.", "activemask", "elect.", "mbarrier.try_wait"].iter().any(|start| opcode.starts_with(start))
         || from.iter().any(|register| own.iter().any(|special| register.starts_with(special)));
     // The source lane is the second operand after the result.
     let lane = rest.trim_start_matches(',').split(',').nth(1).map(str::trim);

@@ -401,3 +401,19 @@ fn lines_of_both_modules_are_kept() {
     assert!(alone.contains(".loc\t3 3 1") && files(&alone) == files(&linked), "{alone}");
     assert!(ptx::parse("\t.file\tx\n").is_err());
 }
+
+#[test]
+fn kernels_for_newer_gpus_are_in_their_baselines_only() {
+    let expected =
+        audit::entries_of("#[kernel(sm = 90)] fn k() {} #[kernel(cluster = 4, T = [f32])] fn l() {}").unwrap();
+    assert_eq!(expected.hopper, ["k", "l_f32"].map(str::to_owned).into());
+    let text = module("", "\tret;");
+    assert_one(
+        &audit::faults(&text, &ptx::parse(&text).unwrap(), 80, (7, 4), &expected),
+        "the sources declare no kernel for the entry k",
+    );
+    for line in ["barrier.cluster.arrive.aligned;", "mov.u32 %r1, %cluster_ctarank;", "fence.proxy.async.shared::cta;"]
+    {
+        assert_one(&body_faults(&format!("\t{line}\n\tret;")), "#[kernel(sm = 90)]");
+    }
+}

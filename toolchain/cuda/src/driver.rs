@@ -98,6 +98,13 @@ pub struct LaunchAttribute {
 /// it.
 pub const OVERLAPPING: LaunchAttribute = LaunchAttribute { id: 6, padding: 0, value: 1, rest: [0; 15] };
 
+/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`: clusters of `blocks` × 1 × 1 blocks.
+pub fn cluster(blocks: u32) -> LaunchAttribute {
+    let mut rest = [0; 15];
+    (rest[0], rest[1]) = (1, 1);
+    LaunchAttribute { id: 4, padding: 0, value: blocks, rest }
+}
+
 /// `cuLaunchKernelEx`.
 pub type LaunchKernelEx = unsafe extern "C" fn(*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void) -> u32;
 
@@ -143,6 +150,10 @@ driver! {
     /// (function, grid x y z, block x y z, dynamic shared bytes, stream, parameters, extra)
     launch_kernel = cuLaunchKernel(
         Handle, u32, u32, u32, u32, u32, u32, u32, Handle, *mut *mut c_void, *mut *mut c_void
+    );
+    /// (function, grid x y z, block x y z, dynamic shared bytes, stream, parameters)
+    launch_cooperative_kernel = cuLaunchCooperativeKernel(
+        Handle, u32, u32, u32, u32, u32, u32, u32, Handle, *mut *mut c_void
     );
     /// (&blocks, function, threads in a block, shared bytes)
     occupancy_max_active_blocks = cuOccupancyMaxActiveBlocksPerMultiprocessor(*mut i32, Handle, i32, usize);

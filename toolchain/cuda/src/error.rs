@@ -113,6 +113,17 @@ pub enum CudaError {
         /// The purpose of the memory.
         what: String,
     },
+    /// The GPU is older than a kernel needs.
+    #[error("kernel `{entry}` needs compute capability {}.{} or newer, and this GPU has {}.{}: use another GPU, or the CPU",
+        needs.0, needs.1, cc.0, cc.1)]
+    KernelNeeds {
+        /// The entry point.
+        entry: String,
+        /// The lowest compute capability that runs it.
+        needs: (u32, u32),
+        /// Compute capability of the GPU.
+        cc: (u32, u32),
+    },
     /// The device code lacks a kernel that the program launches.
     #[error("the device code for sm_{sm} has no kernel `{entry}`: this is a fault of the build, please report it")]
     NoKernel {

@@ -72,6 +72,7 @@ fn await_flag(gpu: &Gpu, flag: &GpuBuffer<u64>, out: &mut GpuBuffer<u64>, limit:
         entry: "await_flag",
         shape: Shape::new(1, 1),
         args: &args,
+        cluster: 1,
         thread: |_| unreachable!("a GPU"),
     };
     // SAFETY: the arguments are those of the entry point; both buffers have an element.
@@ -523,7 +524,7 @@ fn memory_of_dropped_buffers_is_used_again() {
     run(size, PATIENT, |gpu, _| {
         let address = |buffer: &GpuBuffer<u32>| match buffer.arg() {
             Arg::Buffer { address, .. } => address,
-            Arg::Scalar { .. } => unreachable!("the argument of a buffer"),
+            Arg::Scalar { .. } | Arg::Grid => unreachable!("the argument of a buffer"),
         };
         let one = gpu.upload(&[7_u32; 1 << 12]).unwrap();
         let (first, (free, _)) = (address(&one), gpu.memory().unwrap());

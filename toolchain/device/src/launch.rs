@@ -185,6 +185,8 @@ pub enum Arg {
         /// Size in bytes: 1, 2, 4 or 8.
         size: usize,
     },
+    /// The [`GridGroup`](crate::device::grid::GridGroup) of a cooperative launch. The device supplies its counter.
+    Grid,
 }
 
 impl Arg {
@@ -211,7 +213,7 @@ impl Arg {
     /// Size in bytes of the entry point's parameter for this argument.
     pub fn param_size(&self) -> usize {
         match self {
-            Self::Buffer { .. } => 8,
+            Self::Buffer { .. } | Self::Grid => 8,
             Self::Scalar { size, .. } => *size,
         }
     }
@@ -369,6 +371,12 @@ impl Unmet {
         Err(Self { kernel, requirement: requirement.to_owned(), sides })
     }
 
+    /// An error, unless all `blocks` of a cooperative launch fit on the device, where `resident` are at one time.
+    pub fn unless_resident(kernel: &'static str, blocks: u64, resident: u64) -> Result<(), Self> {
+        let texts = ["shape.grid <= resident blocks", "shape.grid", "resident blocks"];
+        Self::unless(blocks <= resident, kernel, texts, [blocks.into(), resident.into()])
+    }
+
     /// The requirement of a struct at `path`. The derive writes `__self` for the struct.
     #[doc(hidden)]
     #[must_use]
@@ -397,6 +405,7 @@ impl std::error::Error for Unmet {}
 
 /// A launch, as a typed launcher passes it to [`Device::launch`].
 #[doc(hidden)]
+#[derive(Clone, Copy)]
 pub struct Call<'a> {
     /// Name of the kernel in the source, such as `axpy`.
     pub kernel: &'static str,
@@ -406,8 +415,18 @@ pub struct Call<'a> {
     pub shape: Shape,
     /// The arguments in the order of the entry point's parameters; a struct is flattened into its fields.
     pub args: &'a [Arg],
+    /// Blocks of a cluster, consecutive in x; 1 without clusters.
+    pub cluster: u32,
     /// The instance's function on the host.
     pub thread: Thread,
+}
+
+impl Call<'_> {
+    /// Whether the blocks meet: all of them must be resident at one time.
+    #[must_use]
+    pub fn is_cooperative(&self) -> bool {
+        self.args.iter().any(|arg| matches!(arg, Arg::Grid))
+    }
 }
 
 /// Runs one CUDA thread of a kernel's instance on the host, for the emulator. Takes the arguments of the launch.

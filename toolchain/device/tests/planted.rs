@@ -153,6 +153,8 @@ fn place_of(kind: &Kind) -> Option<Place> {
         Kind::Race { place, .. }
         | Kind::OutOfBounds { place, .. }
         | Kind::Misaligned { place, .. }
+        | Kind::Mbarrier { place, .. }
+        | Kind::ProxyFence { place }
         | Kind::Uninitialised { place } => Some(place),
         _ => None,
     }
@@ -214,7 +216,7 @@ fn a_seed_repeats_a_fault() {
 fn source_of(kernel: &str) -> &'static str {
     let declared = |source: &'static str| Some((source, source.find(&format!("fn {kernel}("))?));
     let (source, name) = SOURCES.into_iter().find_map(declared).expect("one file has the kernel");
-    let start = source[..name].rfind("#[kernel]").expect("it is a kernel");
+    let start = source[..name].rfind("#[kernel").expect("it is a kernel");
     let end = name + source[name..].find("\n}\n").expect("it ends") + 3;
     &source[start..end]
 }

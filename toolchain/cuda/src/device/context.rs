@@ -16,7 +16,7 @@ use super::launch::Function;
 use super::messages::Messages;
 use crate::driver::{self, Driver, Handle};
 use crate::error::{CudaError, check, from_cust};
-use crate::module::{Code, Entry, Loaded, Modules, choose};
+use crate::module::{Baseline, Code, Entry, Loaded, Modules, choose};
 
 /// A GPU's primary context and the programs loaded into it.
 pub(super) struct PrimaryContext {
@@ -181,6 +181,17 @@ impl Drop for PrimaryContext {
 }
 
 impl Program {
+    /// The reason why the device code in use lacks a kernel: it is in that for newer GPUs. Otherwise, `error`.
+    fn why_missing(&self, context: &PrimaryContext, entry: &str, error: CudaError) -> CudaError {
+        let newer = self.modules.baselines.iter().find(|baseline| baseline.entry(entry).is_ok());
+        match (newer, compute_capability(context.device)) {
+            (Some(Baseline { sm, .. }), Ok(cc)) => {
+                CudaError::KernelNeeds { entry: entry.to_owned(), needs: (sm / 10, sm % 10), cc }
+            }
+            _ => error,
+        }
+    }
+
     /// The device code in use.
     pub(super) fn code(&self) -> Code {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).code
@@ -192,7 +203,7 @@ impl Program {
         if let Some(function) = state.functions.get(entry) {
             return Ok(Arc::clone(function));
         }
-        let entry = state.code.baseline.entry(entry)?;
+        let entry = state.code.baseline.entry(entry).or_else(|error| Err(self.why_missing(context, entry, error)))?;
         let handle = context.load(&mut state.code, entry)?;
         let function = Arc::new(Function::new(context.driver, handle, entry.params)?);
         state.functions.insert(entry.name, Arc::clone(&function));
@@ -205,7 +216,6 @@ mod tests {
     use warpkov_device::launch::Device;
 
     use super::*;
-    use crate::module::Baseline;
 
     /// Device code for the first GPU: an empty kernel as PTX and as machine code that every driver rejects.
     fn modules() -> Option<&'static Modules> {

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cust::device::{Device as CudaDevice, DeviceAttribute};
-use warpkov_device::launch::{Arg, Call};
+use warpkov_device::launch::{Arg, Call, Unmet};
 
 use super::Core;
 use super::info::attribute;
@@ -149,23 +149,51 @@ impl Core {
         let function = self.function(call.entry)?;
         check_launch(call, &function, &self.limits)?;
         self.allow_shared(call.entry, &function, call.shape.shared_bytes)?;
-        let mut values: Vec<u64> = call.args.iter().map(value).collect();
+        let counter = self.grid_counter();
+        let mut values: Vec<u64> = call.args.iter().map(|arg| value(arg, counter)).collect();
         let mut parameters: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
         let (mut grid, block) = (call.shape.grid, call.shape.block);
         if call.shape.resident {
             let threads = block.x * block.y * block.z;
             grid.x = grid.x.min(self.resident_blocks(&function, threads, call.shape.shared_bytes)?);
         }
+        if call.is_cooperative() {
+            let threads = block.x * block.y * block.z;
+            let resident = self.resident_blocks(&function, threads, call.shape.shared_bytes)?;
+            Unmet::unless_resident(call.kernel, grid.count(), resident.into())?;
+            // SAFETY: as for cuLaunchKernel below, whose parameters these are. All blocks fit on the GPU at one time.
+            let code = unsafe {
+                (self.context.driver.launch_cooperative_kernel)(
+                    function.handle,
+                    grid.x,
+                    grid.y,
+                    grid.z,
+                    block.x,
+                    block.y,
+                    block.z,
+                    call.shape.shared_bytes,
+                    self.stream(),
+                    parameters.as_mut_ptr(),
+                )
+            };
+            return check("cuLaunchCooperativeKernel", code);
+        }
+        let mut attributes = Vec::new();
+        if call.cluster > 1 {
+            attributes.push(driver::cluster(call.cluster));
+        }
         // Device code below sm_90 has no `griddepcontrol.wait`, so its launches must not overlap.
-        let overlapping = call.shape.overlapping && self.baseline >= 90;
-        if let Some(launch) = self.context.driver.launch_kernel_ex.filter(|_| overlapping) {
+        if call.shape.overlapping && self.baseline >= 90 {
+            attributes.push(driver::OVERLAPPING);
+        }
+        if let Some(launch) = self.context.driver.launch_kernel_ex.filter(|_| !attributes.is_empty()) {
             let config = LaunchConfig {
                 grid: [grid.x, grid.y, grid.z],
                 block: [block.x, block.y, block.z],
                 shared_bytes: call.shape.shared_bytes,
                 stream: self.stream(),
-                attributes: &driver::OVERLAPPING,
-                attribute_count: 1,
+                attributes: attributes.as_ptr(),
+                attribute_count: attributes.len() as u32,
             };
             // SAFETY: the function and its parameters are valid as in the call below. `LaunchConfig` and
             // `LaunchAttribute` have the layouts of CUlaunchConfig and CUlaunchAttribute, and both outlive the call.
@@ -195,9 +223,10 @@ impl Core {
     }
 }
 
-/// The eight bytes from which the driver copies an argument.
-fn value(arg: &Arg) -> u64 {
+/// The eight bytes from which the driver copies an argument. `counter` is the address of a grid's counter.
+fn value(arg: &Arg, counter: u64) -> u64 {
     match *arg {
+        Arg::Grid => counter,
         Arg::Buffer { address, .. } => address,
         Arg::Scalar { bytes, .. } => u64::from_ne_bytes(bytes),
     }
@@ -256,7 +285,8 @@ mod tests {
             dynamic_shared: Mutex::new(0),
             resident: Mutex::default(),
         };
-        let call = Call { kernel: "sweep", entry: "sweep_f32", shape, args, thread: |_| unreachable!("a GPU") };
+        let call =
+            Call { kernel: "sweep", entry: "sweep_f32", shape, args, cluster: 1, thread: |_| unreachable!("a GPU") };
         check_launch(&call, &function, &LIMITS).err().map(|error| error.to_string())
     }
 
@@ -297,8 +327,9 @@ mod tests {
 
     #[test]
     fn arguments_keep_their_bytes() {
-        assert_eq!(value(&args()[0]), 0x7f00_0000_0100);
-        assert_eq!(value(&Arg::scalar(0.5_f32)).to_ne_bytes()[..4], 0.5_f32.to_ne_bytes());
-        assert_eq!(value(&Arg::scalar(-1.5_f64)), (-1.5_f64).to_bits());
+        assert_eq!(value(&args()[0], 0), 0x7f00_0000_0100);
+        assert_eq!(value(&Arg::scalar(0.5_f32), 0).to_ne_bytes()[..4], 0.5_f32.to_ne_bytes());
+        assert_eq!(value(&Arg::scalar(-1.5_f64), 0), (-1.5_f64).to_bits());
+        assert_eq!(value(&Arg::Grid, 0x1234), 0x1234);
     }
 }

@@ -30,7 +30,7 @@ use cust::CudaApiVersion;
 use cust::context::CurrentContext;
 use cust::device::Device as CudaDevice;
 use cust::event::{Event as CudaEvent, EventFlags};
-use cust::memory::{LockedBuffer, mem_get_info};
+use cust::memory::{DeviceBuffer, LockedBuffer, mem_get_info};
 use cust::stream::{Stream, StreamFlags};
 use warpkov_device::device::DeviceCopy;
 use warpkov_device::launch::{Call, Device};
@@ -81,6 +81,9 @@ struct Core {
     spare: RefCell<Vec<Memory>>,
     /// The communicators used in the present capture; `None` if there is none.
     captured: RefCell<Option<Vec<Rc<Shared>>>>,
+    /// The counters of cooperative grids on `stream` and on `side`, where one launch follows another. All launches leave their
+    /// lower 31 bits at 0.
+    grid_counters: DeviceBuffer<u32>,
     stream: Stream,
     /// The stream of operations beside those of `stream`.
     side: Stream,
@@ -124,12 +127,20 @@ impl Gpu {
         let priority = Some(priorities.map_err(from_cust("cuCtxGetStreamPriorityRange"))?.greatest);
         let side = Stream::new(StreamFlags::NON_BLOCKING, priority).map_err(from_cust("cuStreamCreate"))?;
         let baseline = program.code().baseline.sm;
+        // SAFETY: the kernels that read the counters follow the memset on `stream`, or on `side`, which waits for `stream`.
+        let grid_counters = unsafe {
+            let counters = DeviceBuffer::<u32>::uninitialized(2).map_err(from_cust("cuMemAlloc"));
+            counters.and_then(|mut counters| {
+                counters.set_8_async(0, &stream).map_err(from_cust("cuMemsetD8Async")).map(|()| counters)
+            })?
+        };
         let core = Core {
             functions: RefCell::default(),
             staging: RefCell::default(),
             communicators: RefCell::default(),
             spare: RefCell::default(),
             captured: RefCell::default(),
+            grid_counters,
             stream,
             side,
             on_side: Cell::new(false),
@@ -380,6 +391,11 @@ impl Core {
     /// [`current`](Self::current), as the driver's functions take it.
     fn stream(&self) -> Handle {
         self.current().as_inner().cast()
+    }
+
+    /// The address of the counter for a cooperative grid on the current stream.
+    fn grid_counter(&self) -> u64 {
+        self.grid_counters.as_device_ptr().as_raw() + if self.on_side.get() { 4 } else { 0 }
     }
 
     /// An error of a driver call, which may be due to a failed assertion of a kernel: then that is the error.

@@ -13,8 +13,8 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
-    DeriveInput, Error, Expr, FnArg, GenericParam, Ident, ItemFn, Pat, Result, ReturnType, Signature, Token, Type,
-    bracketed, parse_macro_input,
+    DeriveInput, Error, Expr, ExprBinary, FnArg, GenericParam, Ident, ItemFn, LitInt, Pat, Result, ReturnType,
+    Signature, Token, Type, bracketed, parse_macro_input,
 };
 
 use contract::Requirement;
@@ -22,7 +22,8 @@ use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 
 /// Declares a kernel: a free function without a return value.
 ///
-/// A parameter is a scalar, a `Global<T>` (read only), a `GlobalMut<T>`, or a struct that derives `Parameter`. The
+/// A parameter is a scalar, a `Global<T>` (read only), a `GlobalMut<T>`, or a struct that derives `Parameter`. A kernel with a
+/// `GridGroup`, for which a launch has no argument, is launched cooperatively: see [`grid`](../device/grid/index.html). The
 /// attribute of a generic kernel lists the instances to compile: `#[kernel(T = [f32, f64], LANES = [2, 4])]` generates
 /// the entry points `name_f32_2`, `name_f32_4`, `name_f64_2` and `name_f64_4`.
 ///
@@ -37,6 +38,9 @@ use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 /// `next_multiple_of`, `next_power_of_two`, `max` and `min`, and calls of functions that return an integer, whose arguments are
 /// Rust expressions.
 /// `if condition { x.len() >= n; y.len() >= n }` requires something of some launches only; a condition has comparisons and constants.
+///
+/// `cluster = 4` groups each four blocks in x to a cluster: see [`cluster`](../device/cluster/index.html). Such a kernel, and one with
+/// `sm = 90`, is compiled for GPUs of compute capability 9.0 and newer only; its launch on an older one is an error.
 ///
 /// `shape` has the threads of a `block` and of all blocks, `threads`; the blocks of the `grid`; both in one direction, as in
 /// `grid.y`; the bytes of dynamic `shared` memory; and the number of `dimensions`. A resident grid, whose blocks the device counts,
@@ -81,8 +85,10 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
         }
         let (device, host) = (kernel.entries(tokens, Vec::new())?, kernel.host(&function)?);
         let forbid = kernel.safe.then(|| quote! { #[forbid(unsafe_code)] });
+        let only = kernel.only();
         Ok(quote! {
             #[cfg(target_arch = "nvptx64")]
+            #only
             #[allow(clippy::too_many_arguments)]
             #[inline(always)]
             #forbid
@@ -255,16 +261,49 @@ struct Attribute {
     lists: Vec<(Ident, Vec<Expr>)>,
     contract: Vec<Requirement>,
     safe: bool,
+    /// Blocks of a cluster.
+    cluster: u32,
+    /// The GPUs that run it.
+    sm: Generation,
+}
+
+/// The GPUs that run a kernel, by their compute capability.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Generation {
+    /// All.
+    #[default]
+    Any,
+    /// 9.0 and newer: `sm = 90`.
+    Hopper,
 }
 
 impl Parse for Attribute {
     fn parse(input: ParseStream) -> Result<Self> {
-        let mut attribute = Self::default();
+        let mut attribute = Self { cluster: 1, ..Self::default() };
         while !input.is_empty() {
             let name: Ident = input.parse()?;
             match name.to_string().as_str() {
                 "safe" => attribute.safe = true,
                 "requires" => attribute.contract.extend(contract::parse(input)?),
+                "cluster" => {
+                    input.parse::<Token![=]>()?;
+                    let blocks: LitInt = input.parse()?;
+                    attribute.cluster = blocks.base10_parse()?;
+                    if !(2..=8).contains(&attribute.cluster) {
+                        return Err(Error::new(blocks.span(), "a cluster has 2 to 8 blocks"));
+                    }
+                    attribute.sm = Generation::Hopper;
+                    let whole: ExprBinary = syn::parse_quote! { shape.grid.x % #blocks == 0 };
+                    attribute.contract.push(whole.into());
+                }
+                "sm" => {
+                    input.parse::<Token![=]>()?;
+                    let sm: LitInt = input.parse()?;
+                    attribute.sm = match sm.base10_digits() {
+                        "90" => Generation::Hopper,
+                        _ => return Err(Error::new(sm.span(), "a kernel may need `sm = 90`")),
+                    };
+                }
                 "block" => {
                     input.parse::<Token![=]>()?;
                     attribute.contract.push(Requirement::block(&input.parse()?));
@@ -298,10 +337,12 @@ struct Kernel<'a> {
     instances: Vec<Vec<Expr>>,
     contract: Vec<Requirement>,
     safe: bool,
+    cluster: u32,
+    sm: Generation,
 }
 
 impl<'a> Kernel<'a> {
-    fn new(Attribute { lists, mut contract, safe }: Attribute, signature: &'a Signature) -> Result<Self> {
+    fn new(Attribute { lists, mut contract, safe, cluster, sm }: Attribute, signature: &'a Signature) -> Result<Self> {
         if !matches!(signature.output, ReturnType::Default) {
             return Err(Error::new(signature.output.span(), "a kernel has no return value"));
         }
@@ -339,7 +380,20 @@ impl<'a> Kernel<'a> {
                 parameters.iter().map(|parameter: &Parameter| (&parameter.name, &parameter.ty)).collect();
             contract.extend(safe::contract(&types)?);
         }
-        Ok(Self { signature, parameters, instances, contract, safe })
+        let grid = parameters.iter().find(|parameter| matches!(parameter.role, Role::Grid));
+        if let Some(grid) = grid.filter(|_| cluster > 1) {
+            return Err(Error::new(grid.ty.span(), "the grid of a kernel with clusters has no barrier"));
+        }
+        Ok(Self { signature, parameters, instances, contract, safe, cluster, sm })
+    }
+
+    /// For `nvptx64`: the condition that the kernel is compiled for a baseline. Read after that on the target, so that the host's
+    /// compiler does not see it.
+    fn only(&self) -> Tokens {
+        match self.sm {
+            Generation::Any => quote! {},
+            Generation::Hopper => quote! { #[cfg(warpkov_sm = "90")] },
+        }
     }
 
     /// The name of an instance's entry point, such as `name_f32_4`.
@@ -388,8 +442,10 @@ impl<'a> Kernel<'a> {
                 };
             }
         });
+        let only = self.only();
         Ok(quote! {
             #[cfg(target_arch = "nvptx64")]
+            #only
             #[allow(unexpected_cfgs)]
             const _: () = {
                 #(#entries)*
@@ -424,7 +480,13 @@ impl<'a> Kernel<'a> {
         let texts: Vec<_> = names.iter().map(|name| name.to_string()).collect();
         let types: Vec<_> = self.parameters.iter().map(|parameter| &parameter.ty).collect();
         let device = format_ident!("__D");
-        let launched = self.parameters.iter().map(|Parameter { ty, role, .. }| role.launched(ty, &quote! {}, &device));
+        let (grids, given): (Vec<_>, Vec<_>) =
+            self.parameters.iter().partition(|parameter| matches!(parameter.role, Role::Grid));
+        let grids = grids.into_iter().map(|Parameter { name, .. }| name);
+        let launched = given.iter().map(|Parameter { name, ty, role }| {
+            let launched = role.launched(ty, &quote! {}, &device);
+            quote! { #name: #launched }
+        });
         let keys = generics.iter().map(|generic| match generic {
             GenericParam::Const(constant) => {
                 let name = &constant.ident;
@@ -471,6 +533,7 @@ impl<'a> Kernel<'a> {
             });
             quote! { (#(#patterns,)*) => (#entry, #thread), }
         });
+        let cluster = self.cluster;
         let forbid = self.safe.then(|| quote! { #[forbid(unsafe_code)] });
         let assert = self.safe.then(|| {
             let numbers = safe::numbers(types.iter().copied());
@@ -513,7 +576,7 @@ impl<'a> Kernel<'a> {
             #visibility #unsafety fn #ident<#(#declared,)* __D: ::warpkov_device::launch::Device>(
                 device: &__D,
                 shape: ::warpkov_device::launch::Shape,
-                #(#names: #launched),*
+                #(#launched),*
             ) -> ::core::result::Result<(), __D::Error> #clause {
                 #[inline(always)]
                 #[allow(clippy::too_many_arguments)]
@@ -532,6 +595,7 @@ impl<'a> Kernel<'a> {
                         #fallback
                     };
                 let mut __args = ::std::vec::Vec::new();
+                #(let #grids = ();)*
                 #(<#types as ::warpkov_device::device::Parameter>::push::<__D>(&#names, &mut __args);)*
                 // SAFETY: entry point, thread and arguments come from one declaration, so they match. The caller
                 // promises the rest, or the contract of a safe kernel has been checked.
@@ -541,6 +605,7 @@ impl<'a> Kernel<'a> {
                         entry: __entry,
                         shape,
                         args: &__args,
+                        cluster: #cluster,
                         thread: __thread,
                     })
                 }

@@ -24,6 +24,8 @@ pub enum Role {
     /// `GlobalMut<T>`, with T.
     Write(Type),
     Scalar,
+    /// `GridGroup`, for which a launch has no argument.
+    Grid,
     /// A parameter of a safe kernel: its buffers and numbers, whether the launcher borrows it mutably, and the type of the numbers in
     /// its buffer, if its argument is one.
     Safe {
@@ -67,6 +69,7 @@ impl Role {
             ("Global", Some(element)) => Self::Read(element),
             ("GlobalMut", Some(element)) => Self::Write(element),
             (name, None) if SCALARS.contains(&name) => Self::Scalar,
+            ("GridGroup", None) => Self::Grid,
             (name, _) => {
                 let with_arguments = !matches!(last.arguments, PathArguments::None);
                 if let Some((_, leaves, writes)) = SAFE.into_iter().find(|(safe, ..)| *safe == name && with_arguments) {
@@ -92,6 +95,7 @@ impl Role {
             Self::Safe { writes: false, numbers: Some(number), .. } => quote! { &#lifetime #device::Buffer<#number> },
             Self::Safe { numbers: Some(number), .. } => quote! { &#lifetime mut #device::Buffer<#number> },
             Self::Scalar => quote! { #ty },
+            Self::Grid => quote! { () },
             Self::Struct(_) | Self::Safe { .. } => {
                 let lifetime = if lifetime.is_empty() {
                     quote! { '_ }
@@ -285,6 +289,9 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
     let names: Vec<&Ident> = fields.named.iter().filter_map(|field| field.ident.as_ref()).collect();
     let types: Vec<&Type> = fields.named.iter().map(|field| &field.ty).collect();
     let roles = types.iter().map(|ty| Role::of(ty)).collect::<Result<Vec<_>>>()?;
+    if let Some((_, ty)) = roles.iter().zip(&types).find(|(role, _)| matches!(role, Role::Grid)) {
+        return Err(Error::new(ty.span(), "a `GridGroup` is a parameter of the kernel itself"));
+    }
     let declared = Struct {
         visibility: visibility.clone(),
         name: name.clone(),

@@ -51,6 +51,7 @@ use crate::emulator::thread::{self as emulated, Atomic};
 
 #[cfg(target_arch = "nvptx64")]
 use super::Element;
+use super::cluster::RemoteShared;
 use super::{GlobalMut, Shared, Word};
 
 /// The threads for which an operation is atomic and its ordering holds.
@@ -82,7 +83,7 @@ use super::{GlobalMut, Shared, Word};
 pub enum Scope {
     /// Threads of the same block (`.cta`).
     Block,
-    /// Threads of the same GPU (`.gpu`).
+    /// Threads of the same GPU, and so of the same cluster (`.gpu`).
     Device,
     /// All threads that share the memory, including those of other GPUs and of the host (`.sys`).
     System,
@@ -158,6 +159,8 @@ macro_rules! operations {
                                             atom!(order, scope, "global", $ptx, address: reg64, $class -> $raw, [operand], "{}"),
                                         Address::Shared(address) =>
                                             atom!(order, scope, "shared", $ptx, address: reg32, $class -> $raw, [operand], "{}"),
+                                        Address::Cluster(address) =>
+                                            atom!(order, scope, "shared::cluster", $ptx, address: reg32, $class -> $raw, [operand], "{}"),
                                     }
                                 };
                                 Self::from_raw(old as u64)
@@ -182,6 +185,8 @@ pub enum Address {
     Global(u64),
     /// A byte address in the block's shared memory.
     Shared(u32),
+    /// A byte address in the cluster's shared memory.
+    Cluster(u32),
 }
 
 /// A memory cell for atomic operations: `(view, index)`.
@@ -243,6 +248,21 @@ impl<T: Word> Cell<T> for (Shared<T>, u32) {
         let (address, bytes) = (self.0.address(self.1), if T::WIDE { 8 } else { 4 });
         let update = |raw| update(T::from_raw(raw)).to_raw();
         T::from_raw(emulated::current().update_shared(address, bytes, atomic, update))
+    }
+}
+
+impl<T: Word> Cell<T> for (RemoteShared<T>, u32) {
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn address(&self) -> Address {
+        Address::Cluster(self.0.address(self.1))
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    fn update(&self, atomic: Atomic, update: impl Fn(T) -> T) -> T {
+        let (address, bytes) = (self.0.address(self.1), if T::WIDE { 8 } else { 4 });
+        let update = |raw| update(T::from_raw(raw)).to_raw();
+        T::from_raw(emulated::current().update_remote(self.0.rank(), address, bytes, atomic, update))
     }
 }
 
@@ -601,8 +621,12 @@ macro_rules! extremes {
                                     atom!(order, scope, "global", $negative, at: reg64, $class -> $raw, [operand], "{}"),
                                 (Address::Shared(at), false) =>
                                     atom!(order, scope, "shared", $nonnegative, at: reg32, $class -> $raw, [operand], "{}"),
+                                (Address::Cluster(at), false) =>
+                                    atom!(order, scope, "shared::cluster", $nonnegative, at: reg32, $class -> $raw, [operand], "{}"),
                                 (Address::Shared(at), true) =>
                                     atom!(order, scope, "shared", $negative, at: reg32, $class -> $raw, [operand], "{}"),
+                                (Address::Cluster(at), true) =>
+                                    atom!(order, scope, "shared::cluster", $negative, at: reg32, $class -> $raw, [operand], "{}"),
                             }
                         };
                         <$ty>::from_bits(old)
@@ -847,8 +871,12 @@ pub fn load<T: Word>(cell: impl Cell<T>, order: Ordering, scope: Scope) -> T {
                         at_scope!(load_instruction, "acquire", scope, "global", at: reg64, T::WIDE),
                     (Address::Shared(at), Ordering::Relaxed) =>
                         at_scope!(load_instruction, "relaxed", scope, "shared", at: reg32, T::WIDE),
+                    (Address::Cluster(at), Ordering::Relaxed) =>
+                        at_scope!(load_instruction, "relaxed", scope, "shared::cluster", at: reg32, T::WIDE),
                     (Address::Shared(at), _) =>
                         at_scope!(load_instruction, "acquire", scope, "shared", at: reg32, T::WIDE),
+                    (Address::Cluster(at), _) =>
+                        at_scope!(load_instruction, "acquire", scope, "shared::cluster", at: reg32, T::WIDE),
                 }
             };
             T::from_raw(raw)
@@ -897,8 +925,12 @@ pub fn store<T: Word>(cell: impl Cell<T>, value: T, order: Ordering, scope: Scop
                         at_scope!(store_instruction, "release", scope, "global", at: reg64, T::WIDE, raw),
                     (Address::Shared(at), Ordering::Relaxed) =>
                         at_scope!(store_instruction, "relaxed", scope, "shared", at: reg32, T::WIDE, raw),
+                    (Address::Cluster(at), Ordering::Relaxed) =>
+                        at_scope!(store_instruction, "relaxed", scope, "shared::cluster", at: reg32, T::WIDE, raw),
                     (Address::Shared(at), _) =>
                         at_scope!(store_instruction, "release", scope, "shared", at: reg32, T::WIDE, raw),
+                    (Address::Cluster(at), _) =>
+                        at_scope!(store_instruction, "release", scope, "shared::cluster", at: reg32, T::WIDE, raw),
                 }
             }
         },
@@ -943,10 +975,14 @@ pub fn compare_exchange<T: AtomicInteger>(cell: impl Cell<T>, expected: T, new: 
                         atom!(order, scope, "global", "cas.b64", at: reg64, reg64 -> u64, [expected, new], "{}, {}"),
                     (Address::Shared(at), true, _) =>
                         atom!(order, scope, "shared", "cas.b64", at: reg32, reg64 -> u64, [expected, new], "{}, {}"),
+                    (Address::Cluster(at), true, _) =>
+                        atom!(order, scope, "shared::cluster", "cas.b64", at: reg32, reg64 -> u64, [expected, new], "{}, {}"),
                     (Address::Global(at), false, (expected, new)) =>
                         atom!(order, scope, "global", "cas.b32", at: reg64, reg32 -> u32, [expected, new], "{}, {}") as u64,
                     (Address::Shared(at), false, (expected, new)) =>
                         atom!(order, scope, "shared", "cas.b32", at: reg32, reg32 -> u32, [expected, new], "{}, {}") as u64,
+                    (Address::Cluster(at), false, (expected, new)) =>
+                        atom!(order, scope, "shared::cluster", "cas.b32", at: reg32, reg32 -> u32, [expected, new], "{}, {}") as u64,
                 }
             })
         },

@@ -26,6 +26,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::{
     emulator::{
+        bulk::Piece,
         clock::Action,
         fault,
         memory::Record,
@@ -683,12 +684,20 @@ macro_rules! emulated_views {
                     Arg::Buffer { address, len } => {
                         (core::ptr::with_exposed_provenance::<Record>(address as usize), len)
                     }
-                    Arg::Scalar { .. } => unreachable!("the argument of a view is a buffer"),
+                    Arg::Scalar { .. } | Arg::Grid => unreachable!("the argument of a view is a buffer"),
                 };
                 // SAFETY: the address of an emulated buffer's argument is that of its record, which outlives the launch.
                 let first = unsafe { (*record).address };
                 let extent = Extent { record, first: 0, len, size: size_of::<T>(), name };
                 Self { ptr: core::ptr::with_exposed_provenance_mut::<T>(first) as $pointer, extent }
+            }
+
+            /// The `count` elements from `index` on, for a bulk copy.
+            #[track_caller]
+            pub(super) fn chunk(self, index: usize, count: usize) -> Piece {
+                let Extent { record, first, size, name, .. } = self.extent;
+                self.extent.check(index, count);
+                Piece { record, name, first: first + index, count, size }
             }
 
             /// The place of the view's first element.

@@ -1,5 +1,46 @@
-//! Overlapping launches: a grid starts before the previous grid ends (*programmatic dependent launch*, `sm_90` and
-//! later).
+//! The barrier of a grid, and overlapping launches.
+//!
+//! # Cooperative launches
+//!
+//! A kernel with a [`GridGroup`] among its parameters is launched *cooperatively*: all its blocks are on the device at one time,
+//! so they can wait for each other. A launch with more blocks than that is an error that gives both numbers;
+//! [`Shape::grid_stride`](crate::launch::Shape::grid_stride) takes as many as fit. Only such a kernel has a group, so that no
+//! other can call [`GridGroup::sync`].
+//!
+//! ```
+//! use warpkov_device::device::{GlobalMut, GridGroup, kernel, thread};
+//! use warpkov_device::emulator::Emulator;
+//! use warpkov_device::launch::{Device, Shape};
+//!
+//! /// Replaces each element of a ring by the sum of its neighbours, `rounds` times.
+//! #[kernel(requires(x.len() == shape.threads, y.len() == shape.threads))]
+//! fn diffuse(grid: GridGroup, rounds: u32, x: GlobalMut<u32>, y: GlobalMut<u32>) {
+//!     let (i, n) = (thread::index_1d() as usize, thread::grid_dim_x() as usize * thread::block_dim_x() as usize);
+//!     for _ in 0..rounds {
+//!         y.set(i, x.get((i + 1) % n) + x.get((i + n - 1) % n));
+//!         grid.sync();
+//!         x.set(i, y.get(i));
+//!         grid.sync();
+//!     }
+//! }
+//!
+//! let device = Emulator::default();
+//! let (mut x, mut y) = (device.upload(&[1, 0, 0, 0, 0, 0])?, device.zeros(6)?);
+//! // SAFETY: both vectors have one element per thread.
+//! unsafe { diffuse(&device, Shape::new(3, 2), 2, &mut x, &mut y)? };
+//! assert_eq!(device.to_vec(&x)?, [2, 0, 1, 0, 1, 0]);
+//!
+//! let (mut x, mut y) = (device.zeros(10)?, device.zeros(10)?);
+//! // SAFETY: as above.
+//! let error = unsafe { diffuse(&device, Shape::new(5, 2), 2, &mut x, &mut y) }.unwrap_err().to_string();
+//! let why = "it requires shape.grid <= resident blocks, and shape.grid is 5, resident blocks is 4";
+//! assert_eq!(error, format!("kernel diffuse cannot be launched: {why}"));
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
+//!
+//! # Overlapping launches
+//!
+//! A grid starts before the previous grid ends (*programmatic dependent launch*, `sm_90` and later).
 //!
 //! In a sequence of short dependent launches, the end of each grid and the start of the next take much of the time. A
 //! launch with [`Shape::overlapping`](crate::launch::Shape::overlapping) starts as soon as every block of the previous
@@ -33,6 +74,59 @@
 //! assert_eq!(device.to_vec(&x)?, [3; 32]);
 //! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
 //! ```
+
+#[cfg(target_arch = "nvptx64")]
+use super::GlobalMut;
+#[cfg(target_arch = "nvptx64")]
+use super::atomic::{self, AtomicNumber, Ordering, Scope};
+#[cfg(target_arch = "nvptx64")]
+use super::thread;
+
+/// All threads of a cooperative launch: a parameter of its kernel, for which the launch has no argument.
+#[derive(Clone, Copy)]
+pub struct GridGroup {
+    /// Blocks that have arrived in this round; the top bit changes from round to round.
+    #[cfg(target_arch = "nvptx64")]
+    counter: GlobalMut<u32>,
+}
+
+impl GridGroup {
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub(super) fn new(counter: GlobalMut<u32>) -> Self {
+        Self { counter }
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(super) fn new() -> Self {
+        Self {}
+    }
+
+    /// Waits until every thread of the grid has reached this barrier.
+    ///
+    /// Writes of all threads before it are visible to all threads after it. Every thread of the grid must reach the same barrier,
+    /// in the same round of every loop around it: otherwise the launch never ends. The emulator reports who waits where.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn sync(self) {
+        target! {
+            nvptx => {
+                thread::sync_threads();
+                if thread::index_in_block() == 0 {
+                    const ROUND: u32 = 1 << 31;
+                    let blocks = thread::grid_dim_x() * thread::grid_dim_y() * thread::grid_dim_z();
+                    let first = thread::block_idx_x() | thread::block_idx_y() | thread::block_idx_z() == 0;
+                    // All blocks together add 2³¹: the lower bits are 0 again after each round, also for the next launch.
+                    let arrival = if first { ROUND - (blocks - 1) } else { 1 };
+                    let before = u32::fetch_add((self.counter, 0), arrival, Ordering::AcqRel, Scope::Device);
+                    while (atomic::load((self.counter, 0), Ordering::Acquire, Scope::Device) ^ before) & ROUND == 0 {}
+                }
+                thread::sync_threads();
+            },
+            emulated => crate::emulator::thread::current().sync_grid(),
+        }
+    }
+}
 
 /// Waits until all previous grids have ended and their writes are visible (`griddepcontrol.wait`).
 ///

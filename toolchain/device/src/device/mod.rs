@@ -6,7 +6,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`thread`] | indices and dimensions, barriers, fences |
-//! | [`grid`] | overlapping launches |
+//! | [`grid`] | the barrier of a grid, overlapping launches |
 //! | [`global`] | views of global memory: plain, streaming and vector accesses |
 //! | [`parameter`] | kernel parameters: scalars, views, and structs of both |
 //! | [`safe`] | parameters of kernels whose launch is safe |
@@ -14,8 +14,11 @@
 //! | [`shared`] | views of a block's shared memory, static and dynamic |
 //! | [`warp`] | shuffles, votes, reductions and scans over the 32 lanes of a warp |
 //! | [`block`] | reductions and scans over the threads of a block |
+//! | [`cluster`] | clusters of blocks, which access each other's shared memory |
 //! | [`atomic`] | atomic operations with ordering and scope |
 //! | [`copy`] | asynchronous copies from global to shared memory |
+//! | [`bulk`] | bulk copies between global and shared memory |
+//! | [`mbarrier`] | barriers in shared memory that count arrivals and bytes |
 //! | [`mma`] | tensor cores |
 //! | [`math`] | fused multiply-add, exponential, approximate functions; [`Real`] has the elementary functions |
 //! | [`half`] | conversions between f16 and f32 |
@@ -54,12 +57,15 @@ macro_rules! target {
 
 pub mod atomic;
 pub mod block;
+pub mod bulk;
+pub mod cluster;
 pub mod copy;
 mod elementary;
 pub mod global;
 pub mod grid;
 pub mod half;
 pub mod math;
+pub mod mbarrier;
 pub mod mma;
 mod number;
 #[cfg(target_arch = "nvptx64")]
@@ -74,6 +80,7 @@ pub mod warp;
 pub use crate::{device_assert, device_println, shared_array};
 pub use copy::Source;
 pub use global::{Global, GlobalMut};
+pub use grid::GridGroup;
 pub use number::{DeviceCopy, Element, Named, Offset, Real, Word};
 pub use parameter::{Parameter, Scalars};
 pub use rows::Rows;
@@ -109,8 +116,9 @@ pub use bytemuck;
 /// ```
 pub mod prelude {
     pub use super::{
-        DeviceCopy, Element, Global, GlobalMut, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic, block,
-        copy, device_assert, device_println, grid, half, kernel, math, mma, shared, shared_array, thread, warp,
+        DeviceCopy, Element, Global, GlobalMut, GridGroup, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic,
+        block, bulk, cluster, copy, device_assert, device_println, grid, half, kernel, math, mma, shared, shared_array,
+        thread, warp,
     };
 }
 

@@ -17,6 +17,10 @@ unsafe extern "C" {
     pub fn barrier_some(barrier: u32, threads: u32);
     #[link_name = "llvm.nvvm.barrier.cta.arrive.count"]
     pub fn barrier_arrive(barrier: u32, threads: u32);
+    #[link_name = "llvm.nvvm.barrier.cluster.arrive.aligned"]
+    pub fn cluster_arrive();
+    #[link_name = "llvm.nvvm.barrier.cluster.wait.aligned"]
+    pub fn cluster_wait();
     #[link_name = "llvm.nvvm.bar.warp.sync"]
     pub fn warp_sync(mask: u32);
 

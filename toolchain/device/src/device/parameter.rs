@@ -52,6 +52,7 @@ pub use warpkov_device_macros::{__entries, __shape};
 
 use super::DeviceCopy;
 use super::global::{Global, GlobalMut};
+use super::grid::GridGroup;
 
 /// A kernel parameter.
 ///
@@ -320,6 +321,37 @@ macro_rules! views {
 views! {
     Global: &'static T, &'a D::Buffer<T>;
     GlobalMut: *mut T, &'a mut D::Buffer<T>;
+}
+
+impl Parameter for GridGroup {
+    #[cfg(target_arch = "nvptx64")]
+    type Abi = *mut u32;
+
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    unsafe fn from_abi(abi: *mut u32) -> Self {
+        Self::new(GlobalMut::new(abi))
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    type Launched<'a, D: Device> = ();
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn name(path: &str, names: &mut Vec<String>) {
+        names.push(path.to_owned());
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn push<D: Device>((): &(), args: &mut Vec<Arg>) {
+        args.push(Arg::Grid);
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline]
+    unsafe fn emulated(leaves: &mut Leaves<'_>) -> Self {
+        leaves.take();
+        Self::new()
+    }
 }
 
 /// Field `I` of a struct.

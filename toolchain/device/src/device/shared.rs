@@ -201,6 +201,12 @@ impl<T: Element> Shared<T> {
         Shared { address: self.address, len: self.len * (Self::BYTES / Shared::<U>::BYTES), element: PhantomData }
     }
 
+    /// The byte address of the array in the block's shared memory.
+    #[inline(always)]
+    pub(super) fn start(self) -> u32 {
+        self.address
+    }
+
     /// Number of elements.
     ///
     /// ```
@@ -362,6 +368,16 @@ impl<T: Element> Shared<T> {
     pub(super) fn set_copied(self, index: u32, value: T) {
         self.check(index);
         emulated::current().copy_to_shared(self.address + index * Self::BYTES, Self::BYTES, value.to_raw());
+    }
+
+    /// The elements `index … index + count − 1`, for a copy.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    pub(super) fn chunk(self, index: u32, count: u32) -> crate::emulator::bulk::Chunk {
+        if count > 0 {
+            self.check(index.saturating_add(count - 1));
+        }
+        crate::emulator::bulk::Chunk { address: self.address + index * Self::BYTES, bytes: count * Self::BYTES }
     }
 
     /// Checks that an access of `bytes` bytes is aligned.

@@ -8,8 +8,11 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use super::clock::{Action, Stamp};
+use super::cluster::{Cluster, wait_at_the_end};
 use super::fault::{Earlier, Fault, Kind, Raised, Threads};
 use super::launch::{Launch, index_of};
+use super::meeting::Meeting;
 use super::profile::Collector;
 use super::thread::{Block, LOCAL_LIMIT, State, Thread, Wait, WarpOp, enter, joined};
 use crate::launch::{Call, Dim3};
@@ -28,6 +31,7 @@ fn locate(launch: &Launch, block: Dim3, payload: Box<dyn Any + Send>, thread: u3
         Raised::new(Kind::Panic { message: text.unwrap_or_default() }, None)
     });
     let earlier = raised.earlier.map(|stamp| {
+        let stamp = launch.origin(&stamp).unwrap_or(stamp);
         let (kernel, block) = launch.block_of(stamp.block);
         Earlier { kernel, block, thread: stamp.thread.into(), access: stamp.action.describe(), site: stamp.site }
     });
@@ -160,6 +164,7 @@ impl<'a> Runner<'a> {
         call: &'a Call<'_>,
         body: &'a dyn Fn(),
         id: u32,
+        cluster: Option<*const Cluster>,
         pool: &mut Pool,
     ) -> Result<Self, Box<Fault>> {
         let count = call.shape.block.count() as usize;
@@ -174,7 +179,11 @@ impl<'a> Runner<'a> {
         let stream = u64::from(index.x) + (u64::from(index.y) << 24) + (u64::from(index.z) << 44);
         let reset = || block.reset(launch, index, launch.first + u64::from(id), call.shape, stream + 1);
         catch_unwind(AssertUnwindSafe(reset)).map_err(|payload| locate(launch, index, payload, 0))?;
+        memory.block.cluster = cluster;
         let block = &raw const *memory.block;
+        if let Some(cluster) = memory.block.cluster() {
+            cluster.admit(block);
+        }
         memory.threads.truncate(count);
         for id in memory.threads.len()..count {
             memory.threads.push(Thread::new(id as u32, block));
@@ -190,7 +199,8 @@ impl<'a> Runner<'a> {
 
     /// Keeps the memory of the ended block.
     pub fn recycle(self, pool: &mut Pool) {
-        let Self { routines, states, threads, block, .. } = self;
+        let Self { routines, states, threads, mut block, .. } = self;
+        block.cluster = None;
         pool.blocks.push(Memory { threads, block, states, routines });
     }
 
@@ -251,6 +261,8 @@ impl<'a> Runner<'a> {
             advanced |= self.release_warp(warp);
         }
         advanced |= self.release_named();
+        advanced |= self.release_meeting();
+        advanced |= self.release_phases();
         advanced |= self.release_barrier();
         self.ended(advanced)
     }
@@ -266,6 +278,8 @@ impl<'a> Runner<'a> {
             advanced |= self.release_warp(id / 32);
         }
         advanced |= self.release_named();
+        advanced |= self.release_meeting();
+        advanced |= self.release_phases();
         advanced |= self.release_barrier();
         self.ended(advanced)
     }
@@ -283,7 +297,7 @@ impl<'a> Runner<'a> {
         if advanced {
             return Ok(Round::Advanced);
         }
-        let may_continue = |state: &State| state.is_able() || *state == State::Unwritten;
+        let may_continue = |state: &State| state.is_able() || matches!(state, State::Unwritten | State::Meeting);
         if self.states.iter().any(may_continue) { Ok(Round::Stalled) } else { Err(self.divergence()) }
     }
 
@@ -442,6 +456,98 @@ impl<'a> Runner<'a> {
         !released.is_empty()
     }
 
+    /// Lets the first thread go on if all blocks have reached the barrier at which it waits.
+    fn release_meeting(&mut self) -> bool {
+        let released = self.meeting().is_some_and(|(meeting, round, _)| meeting.is_over(round));
+        if released {
+            self.set(0, State::Ready);
+        }
+        released
+    }
+
+    /// The barrier of several blocks at which the block waits, the round, and where.
+    fn meeting(&self) -> Option<(&Meeting, u32, &'static Location<'static>)> {
+        match self.wait_of(0)? {
+            // SAFETY: the meeting belongs to the launch, which outlives its blocks.
+            Wait::Meeting { site, meeting, round } => Some((unsafe { &*meeting }, round, site)),
+            _ => None,
+        }
+    }
+
+    /// The index of the block, the barrier at which it waits for other blocks, and where.
+    pub fn meets(&self) -> Option<(Dim3, &Meeting, Option<&'static Location<'static>>)> {
+        self.meeting().map(|(meeting, _, site)| (self.block.index, meeting, Some(site)))
+    }
+
+    /// The linear index of the first block of its cluster.
+    pub fn cluster(&self) -> Option<u32> {
+        self.block.cluster()?;
+        Some(self.block.linear() - self.block.rank())
+    }
+
+    /// Ends the block: its shared memory cannot be accessed any more.
+    pub fn end_block(&self) -> Result<(), Box<Fault>> {
+        if let Some(load) = self.block.proxy.borrow().unawaited() {
+            let thread =
+                self.launch.origin(&load.engine.stamp(Action::Copy, load.site)).map_or(0, |start| start.thread);
+            let reason =
+                "its block ends, and the shared memory with it, before the copy need have written it".to_owned();
+            return Err(Box::new(Fault {
+                kernel: self.launch.kernel,
+                block: self.block.index,
+                threads: Threads::One(thread.into()),
+                kind: Kind::Bulk { reason },
+                site: Some(load.site),
+                earlier: None,
+                hint: Some("is `Mbarrier::wait` missing?".to_owned()),
+                schedule: self.launch.schedule,
+            }));
+        }
+        let Some(cluster) = self.block.cluster() else { return Ok(()) };
+        let members = cluster.members.borrow();
+        let member = &members[self.block.rank() as usize];
+        member.ended.set(true);
+        let knows = |visit: &Stamp| self.threads.iter().any(|thread| thread.clock.borrow().knows(visit));
+        let Some(visit) = member.unawaited(knows) else { return Ok(()) };
+        let (kernel, schedule) = (self.launch.kernel, self.launch.schedule);
+        let hint = visit.site.map(|site| wait_at_the_end(site.line()));
+        Err(Box::new(Fault {
+            kernel,
+            block: self.launch.block_of(visit.block).1,
+            threads: Threads::One(visit.thread.into()),
+            kind: Kind::RemoteShared { reason: format!("{} may end before this access", self.block.name()) },
+            site: visit.site,
+            earlier: None,
+            hint,
+            schedule,
+        }))
+    }
+
+    /// Whether the block waits for other blocks, which have not come, and none of its threads can do anything else.
+    pub fn is_stuck(&self) -> bool {
+        let able = |state: &State| state.is_able() || *state == State::Unwritten;
+        self.meeting().is_some_and(|(meeting, round, _)| !meeting.is_over(round)) && !self.states.iter().any(able)
+    }
+
+    /// Lets the threads go on for whose phases only copies are missing.
+    fn release_phases(&mut self) -> bool {
+        let mut released = false;
+        if self.block.waiting_for_phases.get() == 0 {
+            return released;
+        }
+        for id in 0..self.states.len() {
+            if let Some(Wait::Phase { address, phase, .. }) =
+                self.wait_of(id).filter(|_| self.states[id] == State::Phase)
+                && self.block.proxy.borrow().can_pass(address, phase)
+            {
+                self.set(id, State::Ready);
+                self.block.waiting_for_phases.set(self.block.waiting_for_phases.get() - 1);
+                released = true;
+            }
+        }
+        released
+    }
+
     /// Completes the barrier if every thread waits at it.
     fn release_barrier(&mut self) -> bool {
         let released = self.block.barrier.release(self.states.len());
@@ -481,6 +587,18 @@ impl<'a> Runner<'a> {
                 );
                 return fault(kind, Threads::Two(id as u32, (base + lane) as u32), Some(site), Some(hint));
             }
+        }
+        for (id, wait) in waits() {
+            let Wait::Phase { site, address, phase } = wait else { continue };
+            let reason = format!(
+                "thread {id} waits for phase {} on line {}, and no thread can continue: {}",
+                phase - 1,
+                site.line(),
+                self.block.proxy.borrow().describe(address)
+            );
+            let kind = Kind::Mbarrier { place: self.block.phase_place(address), reason };
+            let hint = "is the parity right, do all threads arrive, and does `arrive_expecting` announce the bytes of the copies?";
+            return fault(kind, Threads::One(id as u32), Some(site), Some(hint.to_owned()));
         }
         for (id, wait) in waits() {
             let Wait::Named { site, barrier } = wait else { continue };
@@ -535,7 +653,13 @@ impl<'a> Runner<'a> {
         let wait = || self.threads[id].wait.get();
         match self.states.get(id)? {
             State::Fresh | State::Ready | State::Ended => None,
-            State::Spinning | State::Unwritten | State::Barrier | State::Named | State::Warp => Some(wait()),
+            State::Spinning
+            | State::Unwritten
+            | State::Barrier
+            | State::Named
+            | State::Warp
+            | State::Phase
+            | State::Meeting => Some(wait()),
         }
     }
 
@@ -579,6 +703,15 @@ impl<'a> Runner<'a> {
                 format!("reads {read}, again and again at {}:{}", site.file(), site.line())
             }
             Some(Wait::Barrier { site }) => format!("waits at the barrier at {}:{}", site.file(), site.line()),
+            Some(Wait::Phase { site, address, phase }) => {
+                let place = self.block.phase_place(address);
+                format!("waits for phase {} of {place} at {}:{}", phase - 1, site.file(), site.line())
+            }
+            Some(Wait::Meeting { site, meeting, .. }) => {
+                // SAFETY: as in `meeting`.
+                let of = unsafe { &*meeting }.of;
+                format!("waits at the barrier of the {of} at {}:{}", site.file(), site.line())
+            }
             Some(Wait::Named { site, barrier }) => {
                 format!("waits at barrier {barrier} at {}:{}", site.file(), site.line())
             }

@@ -169,6 +169,11 @@ impl Knowledge {
             .is_some_and(|view| time < view.floor || view.threads.get(&thread).is_some_and(|&known| time <= known))
     }
 
+    /// Adds all accesses of a block that is a copy.
+    pub fn add_block(&mut self, copy: u64) {
+        self.0.entry(copy).or_default().floor = 2;
+    }
+
     pub fn join(&mut self, other: &Self) {
         for (&block, theirs) in &other.0 {
             let view = self.0.entry(block).or_default();
@@ -382,6 +387,11 @@ impl Clock {
         block == self.block && time < self.floor || self.knows_launch(block)
     }
 
+    /// Whether some access of a thread of another block, and so the start of the block, happens before the present.
+    pub fn knows_of(&self, block: u64) -> bool {
+        self.acquired.as_ref().is_some_and(|acquired| acquired.0.contains_key(&block))
+    }
+
     /// Whether the block is one of an earlier launch that has ended.
     #[inline]
     fn knows_launch(&self, block: u64) -> bool {
@@ -423,6 +433,13 @@ impl Clock {
         let known = self.own().and(self.acquired.as_deref());
         self.advance(self.time + 1);
         Arc::new(known)
+    }
+
+    /// The clock of a copy that the thread starts, whose serial number is `copy`: a block of its own, which knows what the thread knows.
+    pub fn fork(&mut self, copy: u64) -> Self {
+        let known = self.publish();
+        let (settled, horizon, beside) = (self.settled, self.horizon, self.beside.clone());
+        Self { block: copy, settled, horizon, beside, acquired: Some(known), ..Self::new(0) }
     }
 
     /// Whether the thread knows all of it, and would pass it on.

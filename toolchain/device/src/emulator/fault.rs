@@ -266,6 +266,40 @@ pub enum Kind {
         /// State of the other thread.
         other: String,
     },
+    /// Some blocks wait at a barrier of several blocks, which another one never reaches, because it has ended or waits elsewhere.
+    #[error("block divergence: not all blocks of the {of} reach its barrier{}", waits.iter().map(|wait| format!("\n  {wait}")).collect::<String>())]
+    BlockDivergence {
+        /// The blocks: "grid" or "cluster".
+        of: &'static str,
+        /// Who waits for what.
+        waits: Vec<String>,
+    },
+    /// An access to the shared memory of another block, which may not exist then.
+    #[error("distributed shared memory: {reason}")]
+    RemoteShared {
+        /// What is wrong.
+        reason: String,
+    },
+    /// A barrier in shared memory that is misused, or whose phase never ends.
+    #[error("mbarrier {place}: {reason}")]
+    Mbarrier {
+        /// The barrier.
+        place: Place,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A bulk copy that no GPU executes, or that outlives its block.
+    #[error("bulk copy: {reason}")]
+    Bulk {
+        /// What is wrong.
+        reason: String,
+    },
+    /// An asynchronous copy of memory that ordinary stores have written, without a fence between them.
+    #[error("missing proxy fence: ordinary stores have written {place}, which an asynchronous operation accesses")]
+    ProxyFence {
+        /// The element; in words of 4 bytes.
+        place: Place,
+    },
     /// A named barrier that too few threads reach, or that cannot be.
     #[error("barrier {barrier} for {threads} threads: {reason}")]
     NamedBarrier {

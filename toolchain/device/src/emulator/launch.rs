@@ -2,12 +2,15 @@
 //! interleaves them.
 
 use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::panic::Location;
 
 use super::block::{Pool, Round, Runner};
-use super::clock::Released;
+use super::clock::{Released, Stamp};
+use super::cluster::Cluster;
 use super::fault::{Fault, Kind, Threads};
+use super::meeting::Meeting;
 use super::profile::Profiler;
 use super::shared::Declared;
 use super::{EmulatorError, Schedule};
@@ -56,6 +59,12 @@ pub struct Launch {
     pub spin_sites: RefCell<Vec<&'static Location<'static>>>,
     /// State of the generator that interleaves threads.
     pub random: Cell<u64>,
+    /// The barrier of the grid, if the launch is cooperative.
+    pub meeting: Meeting,
+    /// The clusters that run, by the linear index of their first block.
+    pub clusters: RefCell<BTreeMap<u32, Box<Cluster>>>,
+    /// Who has started each bulk copy, by its serial number.
+    pub copies: RefCell<HashMap<u64, Stamp>>,
 }
 
 /// The last launch, as an overlapping one knows it.
@@ -101,6 +110,11 @@ impl Launch {
         matches!(self.schedule, Schedule::Random(_) | Schedule::Interleaved(_))
     }
 
+    /// The start of the copy that has made an access, if it was one.
+    pub fn origin(&self, access: &Stamp) -> Option<Stamp> {
+        self.copies.borrow().get(&access.block).copied()
+    }
+
     /// The kernel and the block of a serial number.
     pub fn block_of(&self, serial: u64) -> (&'static str, Dim3) {
         if let Some((_, method)) = self.methods.iter().find(|(number, _)| *number == serial) {
@@ -128,16 +142,20 @@ impl Grid<'_> {
     /// Runs all blocks. `stopped` is called before each.
     pub fn run(&self, pool: &mut Pool, mut stopped: impl FnMut() -> bool) -> Result<(), EmulatorError> {
         let launch = self.launch;
-        let count = launch.grid.count() as u32;
+        // The blocks of a cluster start together.
+        let count = launch.grid.count() as u32 / self.call.cluster;
         let mut order = launch.schedule.order(count, 0).into_iter();
         let mut running: Vec<Runner<'_>> = Vec::new();
+        // Blocks that have ended, but whose cluster has not.
+        let mut ended: Vec<Runner<'_>> = Vec::new();
         let mut current = 0;
         let turn = TURN.min(launch.limit / 4);
         // Rounds since a block has advanced, and how many end the hope for another one.
         let mut stalled = 0;
         let patience = if launch.interleaves() { 10_000 } else { 4 };
         loop {
-            let wanted = if launch.interleaves() { RESIDENT_BLOCKS as usize } else { 1 };
+            let together = launch.interleaves() || self.call.is_cooperative();
+            let wanted = if together { RESIDENT_BLOCKS as usize } else { 1 };
             while running.len() < wanted
                 && let Some(id) = order.next()
             {
@@ -156,16 +174,30 @@ impl Grid<'_> {
             }
             match round {
                 Round::Ended => {
-                    let ended = running.remove(current);
+                    let runner = running.remove(current);
                     if let Some(profiler) = self.profiler {
-                        ended.add_to(self.call.entry, &mut profiler.collector());
+                        runner.add_to(self.call.entry, &mut profiler.collector());
                     }
-                    ended.recycle(pool);
+                    runner.end_block()?;
+                    match runner.cluster() {
+                        None => runner.recycle(pool),
+                        Some(first) => {
+                            ended.push(runner);
+                            if launch.clusters.borrow().get(&first).is_none_or(|cluster| cluster.is_over()) {
+                                let all = ended.extract_if(.., |runner| runner.cluster() == Some(first));
+                                all.for_each(|runner| runner.recycle(pool));
+                                launch.clusters.borrow_mut().remove(&first);
+                            }
+                        }
+                    }
                     (current, stalled) = (0, 0);
                 }
                 Round::Advanced if launch.idle.get() < turn => stalled = 0,
                 // The block waits for another one.
                 Round::Advanced | Round::Stalled => {
+                    if running.iter().all(Runner::is_stuck) {
+                        return Err(self.apart(&running));
+                    }
                     if round == Round::Advanced {
                         stalled = 0;
                     } else {
@@ -197,8 +229,54 @@ impl Grid<'_> {
         if stopped() {
             return Err(EmulatorError::Stopped { kernel: self.call.kernel });
         }
-        running.push(Runner::new(self.launch, self.call, self.body, id, pool)?);
+        let size = self.call.cluster;
+        if size == 1 {
+            running.push(Runner::new(self.launch, self.call, self.body, id, None, pool)?);
+            return Ok(());
+        }
+        let (first, launch) = (id * size, self.launch);
+        launch.clusters.borrow_mut().insert(first, Box::new(Cluster::new(size)));
+        let clusters = launch.clusters.borrow();
+        let cluster = clusters.get(&first).map(|cluster| &raw const **cluster);
+        let start = running.len();
+        for rank in 0..size {
+            running.push(Runner::new(launch, self.call, self.body, first + rank, cluster, pool)?);
+        }
+        // In the order of the schedule.
+        let mut order: Vec<_> =
+            launch.schedule.order(size, 1 << 63 | u64::from(first)).into_iter().zip(running.drain(start..)).collect();
+        order.sort_by_key(|(place, _)| *place);
+        running.extend(order.into_iter().map(|(_, runner)| runner));
         Ok(())
+    }
+
+    /// The fault, if blocks wait for others that never come.
+    fn apart(&self, running: &[Runner<'_>]) -> EmulatorError {
+        let mut waits: Vec<String> = running.iter().flat_map(Runner::describe_waits).collect();
+        let (first, (block, meeting, site)) = running
+            .iter()
+            .find_map(|runner| Some((runner.cluster(), runner.meets()?)))
+            .unwrap_or((None, (index_of(0, self.launch.grid), &self.launch.meeting, None)));
+        let (of, present) = (meeting.of, running.iter().filter(|runner| runner.cluster() == first).count());
+        match meeting.blocks - present as u32 {
+            0 => {}
+            1 => waits.push(format!("a block of the {of} has ended")),
+            ended => waits.push(format!("{ended} blocks of the {of} have ended")),
+        }
+        let hint = format!(
+            "every thread of every block of the {of} must reach the same barrier, in the same round of the loops around it: \
+             is it in a branch, or after a `return`, of some blocks?"
+        );
+        EmulatorError::Fault(Box::new(Fault {
+            kernel: self.call.kernel,
+            block,
+            threads: Threads::One(0),
+            kind: Kind::BlockDivergence { of, waits },
+            site,
+            earlier: None,
+            hint: Some(hint),
+            schedule: self.launch.schedule,
+        }))
     }
 
     /// The fault, if no thread changes anything any more.

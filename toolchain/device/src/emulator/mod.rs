@@ -12,7 +12,8 @@
 //! vector clocks, so it reports a race in whatever order the two accesses run. An access happens before another one of
 //! a different thread if one of these is between them:
 //!
-//! - a barrier, for the threads that reach it: those of a block (`sync_threads`), or some of them (`sync_barrier`);
+//! - a barrier, for the threads that reach it: those of a block (`sync_threads`), some of them (`sync_barrier`), those of a
+//!   cluster ([`cluster::sync`](crate::device::cluster::sync)) or of the grid ([`GridGroup::sync`](crate::device::GridGroup::sync));
 //! - `sync_warp`, for lanes of its mask. A shuffle, a vote or a warp reduction orders no memory accesses;
 //! - an atomic operation that releases, or a later one of the same thread on the same element, and one that reads its
 //!   value and acquires, if the scope of each includes the other thread. A fence before a relaxed operation makes it
@@ -21,6 +22,9 @@
 //!
 //! In random and interleaved orders, an atomic load may read the value before the last write, as it may on a GPU, if that
 //! write does not happen before the load and no other operation has read it.
+//!
+//! A bulk copy is ordered as if a block of its own made it: after what the thread knows that starts it, and before what follows the
+//! wait of those who have waited for it.
 //!
 //! An atomic operation at block scope races with one of another block. The data of an asynchronous copy belong to the
 //! copy until the thread that has started it waits for it.
@@ -52,13 +56,17 @@
 //! ```
 
 mod block;
+pub(crate) mod bulk;
 pub(crate) mod clock;
+pub(crate) mod cluster;
 mod explore;
 pub mod fault;
 mod launch;
+pub(crate) mod meeting;
 pub(crate) mod memory;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod overflow;
+mod phase;
 pub mod profile;
 mod schedule;
 mod shadow;
@@ -81,8 +89,9 @@ pub use memory::{EmulatedBuffer, EmulatedEvent};
 pub use schedule::Schedule;
 
 use crate::device::DeviceCopy;
-use crate::launch::{Arg, Call, Device, Dim3, Shape};
+use crate::launch::{Arg, Call, Device, Dim3, Shape, Unmet};
 use launch::{Grid, Launch, Previous, RESIDENT_BLOCKS};
+use meeting::Meeting;
 use memory::{Record, Use};
 use profile::{Profile, Profiler};
 
@@ -443,6 +452,9 @@ impl Emulator {
             grid.x = grid.x.min(RESIDENT_BLOCKS);
         }
         let call = Call { shape: Shape { grid, ..call.shape }, ..call };
+        if call.is_cooperative() {
+            Unmet::unless_resident(call.kernel, grid.count(), RESIDENT_BLOCKS.into())?;
+        }
         if threads == 0 || threads > 1024 {
             return refuse(format!("its block has {threads} threads; 1 to 1024 are possible"));
         }
@@ -477,6 +489,9 @@ impl Emulator {
             sequence: RefCell::default(),
             spin_sites: RefCell::default(),
             random: Cell::new(self.schedule.seed()),
+            meeting: Meeting::new("grid", blocks),
+            clusters: RefCell::default(),
+            copies: RefCell::default(),
         };
         if let Some(profiler) = &self.profiler {
             profiler.collector().launch(call.entry, grid.count(), threads as u32);
@@ -513,7 +528,7 @@ pub enum EmulatorError {
     Fault(#[from] Box<Fault>),
     /// The launch does not meet the kernel's contract.
     #[error(transparent)]
-    Unmet(#[from] crate::launch::Unmet),
+    Unmet(#[from] Unmet),
     /// No GPU accepts the shape of the launch, or it has too many blocks to emulate.
     #[error("kernel {kernel} cannot be launched: {reason}")]
     Shape {

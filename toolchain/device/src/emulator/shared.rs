@@ -18,7 +18,7 @@ const STATIC_LIMIT: usize = 48 * 1024;
 pub const WORD: u32 = 4;
 
 /// A declaration, and the bytes of the array: instances of a generic function may have several arrays there.
-type Site = (usize, u32);
+pub type Site = (usize, u32);
 
 struct Array {
     site: Site,
@@ -100,6 +100,12 @@ impl SharedMemory {
         address
     }
 
+    /// The declaration, the name and the start of the static array that contains `address`; `None` in dynamic shared memory.
+    pub fn array_at(&self, address: u32) -> Option<(Site, &'static str, u32)> {
+        let array = self.statics.iter().rfind(|array| array.address <= address)?;
+        Some((array.site, array.name, array.address))
+    }
+
     /// Bytes in use.
     pub fn len(&self) -> u32 {
         self.bytes.len() as u32
@@ -166,6 +172,24 @@ impl SharedMemory {
             bytes(address, size).try_for_each(|byte| self.fine.touch(byte, action, clock, site))?;
         }
         Ok(())
+    }
+
+    /// The last ordinary writes of a word, or of its bytes.
+    pub(crate) fn writes(&self, word: usize) -> impl Iterator<Item = Stamp> {
+        let first = word * WORD as usize;
+        let bytes = if self.has_fine { first..first + WORD as usize } else { 0..0 };
+        let of_bytes = bytes.flat_map(|byte| self.fine.changes(byte));
+        self.shadow.changes(word).into_iter().chain(of_bytes).flatten()
+    }
+
+    /// The bytes of a range.
+    pub fn bytes_at(&self, address: u32, size: u32) -> Vec<u8> {
+        self.bytes[bytes(address, size)].to_vec()
+    }
+
+    /// Writes bytes.
+    pub fn copy_in(&mut self, address: u32, source: &[u8]) {
+        self.bytes[bytes(address, source.len() as u32)].copy_from_slice(source);
     }
 
     /// Ends the asynchronous copy by this thread to a word.

@@ -10,9 +10,12 @@ use std::sync::Arc;
 use corosensei::Yielder;
 use corosensei::trap::CoroutineTrapHandler;
 
+use super::bulk::{Proxy, Stores};
 use super::clock::{Action, Clock, Knowledge, Stamp};
+use super::cluster::Cluster;
 use super::fault::{Kind, Place, Raised};
 use super::launch::Launch;
+use super::meeting::Meeting;
 use super::memory::Record;
 use super::profile::{Event, Operation};
 use super::shared::{SharedMemory, words};
@@ -88,6 +91,19 @@ pub(crate) enum Wait {
         site: &'static Location<'static>,
         barrier: u32,
     },
+    /// Waits for other blocks, in a round of their barrier.
+    Meeting {
+        site: &'static Location<'static>,
+        meeting: *const Meeting,
+        round: u32,
+    },
+    /// Waits for the phase of a barrier in shared memory.
+    Phase {
+        site: &'static Location<'static>,
+        address: u32,
+        /// From 1.
+        phase: u32,
+    },
     Warp {
         site: &'static Location<'static>,
         op: WarpOp,
@@ -125,6 +141,10 @@ pub(crate) enum State {
     Named,
     /// Waits at a warp operation.
     Warp,
+    /// Waits for other blocks.
+    Meeting,
+    /// Waits for the phase of a barrier in shared memory.
+    Phase,
     Ended,
 }
 
@@ -142,6 +162,8 @@ impl Wait {
             Self::Barrier { .. } => State::Barrier,
             Self::Named { .. } => State::Named,
             Self::Warp { .. } => State::Warp,
+            Self::Meeting { .. } => State::Meeting,
+            Self::Phase { .. } => State::Phase,
             Self::Unwritten => State::Unwritten,
             Self::Spin { .. } => State::Spinning,
             Self::Preempted => State::Ready,
@@ -164,7 +186,7 @@ pub(crate) enum Reply {
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Target {
     Global { record: *const Record, name: &'static str, element: usize },
-    Shared { address: u32, size: u32 },
+    Shared { block: *const Block, address: u32, size: u32 },
 }
 
 /// The rounds of a loop of the kernel's body, which are steps of the thread. `#[kernel]` makes one for each loop without a
@@ -293,6 +315,11 @@ pub struct Block {
     pub shape: Shape,
     pub(crate) shared: RefCell<SharedMemory>,
     pub(crate) launch: *const Launch,
+    /// Its cluster, if the launch has clusters.
+    pub(crate) cluster: Option<*const Cluster>,
+    pub(crate) proxy: RefCell<Proxy>,
+    /// Threads that wait for phases of barriers.
+    pub(crate) waiting_for_phases: Cell<u32>,
     /// Serial number, unique in the process.
     serial: u64,
     pub(crate) barrier: Barrier,
@@ -321,6 +348,9 @@ impl Default for Block {
             shape: Shape::new(1, 1),
             shared: RefCell::default(),
             launch: ptr::null(),
+            cluster: None,
+            proxy: RefCell::default(),
+            waiting_for_phases: Cell::new(0),
             serial: 0,
             barrier: Barrier::default(),
             named: RefCell::default(),
@@ -343,6 +373,8 @@ impl Block {
         self.shape = shape;
         self.shared.get_mut().reset(shape.shared_bytes);
         self.launch = launch;
+        self.proxy.get_mut().reset();
+        self.waiting_for_phases.set(0);
         self.serial = serial;
         self.barrier = Barrier::default();
         self.named.get_mut().iter_mut().for_each(|named| *named = NamedBarrier::default());
@@ -353,6 +385,35 @@ impl Block {
     pub(crate) fn launch(&self) -> &Launch {
         // SAFETY: the launch outlives its blocks: `Grid` drops them first.
         unsafe { &*self.launch }
+    }
+
+    /// Its cluster, if the launch has clusters.
+    pub(crate) fn cluster(&self) -> Option<&Cluster> {
+        // SAFETY: `Grid` drops a cluster after its blocks.
+        self.cluster.map(|cluster| unsafe { &*cluster })
+    }
+
+    /// Whether the block of a serial number is this one, or one of its cluster.
+    pub(crate) fn shares_with(&self, serial: u64) -> bool {
+        let blocks = self.cluster().map_or(1, |cluster| cluster.meeting.blocks);
+        let first = self.serial - u64::from(self.rank());
+        (first..first + u64::from(blocks)).contains(&serial)
+    }
+
+    /// Linear index in the grid.
+    pub(crate) fn linear(&self) -> u32 {
+        (self.serial - self.launch().first) as u32
+    }
+
+    /// Rank in the cluster.
+    pub(crate) fn rank(&self) -> u32 {
+        self.cluster().map_or(0, |cluster| self.index.x % cluster.meeting.blocks)
+    }
+
+    /// "block (1, 0, 0)".
+    pub(crate) fn name(&self) -> String {
+        let Dim3 { x, y, z } = self.index;
+        format!("block ({x}, {y}, {z})")
     }
 
     /// Chooses the threads that the next coroutine runs: `id`, then those at further `positions` of the order. The first
@@ -579,8 +640,8 @@ pub struct Thread {
     vector: Cell<bool>,
     /// Whether it is in a loop that does nothing but to wait.
     waiting: Cell<bool>,
-    /// Whether one of the fields `copies`, `peeked`, `polled`, `heard` and `missed` may have changed since the thread began.
-    rare: Cell<bool>,
+    /// Whether one of the fields `copies`, `stores`, `peeked`, `polled`, `heard` and `missed` may have changed since the thread began.
+    pub(super) rare: Cell<bool>,
     /// Index in the block.
     index: Cell<Dim3>,
     /// A number for the rounds of all its counted loops; 0 outside of them.
@@ -597,6 +658,7 @@ pub struct Thread {
     /// Values of all lanes in an exchange.
     lanes: Cell<[u64; 32]>,
     copies: RefCell<Copies>,
+    pub(super) stores: RefCell<Stores>,
     /// The last peeks of different elements since the last operation other than a read.
     peeked: RefCell<Vec<Peeked>>,
     /// The element that atomic reads and peeks have found unchanged most often, for hints.
@@ -735,6 +797,7 @@ impl Thread {
             lanes: Cell::new([0; 32]),
             rare: Cell::new(false),
             copies: RefCell::default(),
+            stores: RefCell::default(),
             peeked: RefCell::default(),
             polled: Cell::new(None),
             looks: Cell::new(0),
@@ -784,6 +847,7 @@ impl Thread {
             let copies = &mut *self.copies.borrow_mut();
             copies.open.clear();
             copies.groups.clear();
+            self.stores.borrow_mut().clear();
             self.heard.borrow_mut().clear();
             let missed = &mut *self.missed.borrow_mut();
             if !missed.is_empty() {
@@ -815,6 +879,9 @@ impl Thread {
     /// Ends the thread.
     #[inline]
     pub(crate) fn end(&self) {
+        if self.rare.get() {
+            self.end_stores();
+        }
         let launch = self.launch();
         launch.idle.set(0);
         // The end of a block lets the next launch begin.
@@ -851,13 +918,17 @@ impl Thread {
     }
 
     #[inline(always)]
-    fn launch(&self) -> &Launch {
+    pub(super) fn launch(&self) -> &Launch {
         // SAFETY: the launch outlives its blocks: `Grid` drops them first.
         unsafe { &*self.launch.get() }
     }
 
     #[inline(always)]
-    fn wait(&self, wait: Wait) {
+    pub(super) fn wait(&self, wait: Wait) {
+        if let Wait::Phase { .. } = wait {
+            let waiting = &self.block().waiting_for_phases;
+            waiting.set(waiting.get() + 1);
+        }
         self.wait.set(wait);
         self.state.set(wait.state());
         self.waited.set(true);
@@ -878,6 +949,130 @@ impl Thread {
         barrier.arrive(site, self.round.get(), predicate, &self.clock.borrow());
         self.wait(Wait::Barrier { site });
         barrier.leave(&mut self.clock.borrow_mut())
+    }
+
+    /// Waits at the barrier of the grid.
+    #[track_caller]
+    pub(crate) fn sync_grid(&self) {
+        self.meet(&self.launch().meeting);
+    }
+
+    /// The block's rank in its cluster.
+    pub(crate) fn cluster_rank(&self) -> u32 {
+        self.block().rank()
+    }
+
+    /// Blocks of the cluster.
+    pub(crate) fn cluster_size(&self) -> u32 {
+        self.block().cluster().map_or(1, |cluster| cluster.meeting.blocks)
+    }
+
+    /// Waits at the barrier of the cluster.
+    #[track_caller]
+    pub(crate) fn sync_cluster(&self) {
+        match self.block().cluster() {
+            Some(cluster) => self.meet(&cluster.meeting),
+            None => {
+                self.barrier(false);
+            }
+        }
+    }
+
+    /// The block of a rank of the cluster.
+    #[track_caller]
+    fn block_of_rank(&self, rank: u32) -> &Block {
+        let size = self.cluster_size();
+        if rank >= size {
+            let reason = format!("there is no rank {rank}: the cluster has {size} blocks");
+            super::fault::raise(Kind::RemoteShared { reason });
+        }
+        match self.block().cluster() {
+            // SAFETY: `Grid` keeps the blocks of a cluster until all of them have ended.
+            Some(cluster) => unsafe { &*cluster.members.borrow()[rank as usize].block },
+            None => self.block(),
+        }
+    }
+
+    /// The block of a rank of the cluster, whose shared memory the thread now accesses.
+    #[track_caller]
+    fn visit(&self, rank: u32) -> &Block {
+        let (block, site) = (self.block_of_rank(rank), Location::caller());
+        if let Some(cluster) = self.block().cluster()
+            && !ptr::eq(block, self.block())
+        {
+            let clock = self.clock.borrow();
+            let (stamp, begun) = (clock.stamp(Action::Read, site), clock.knows_of(block.serial));
+            drop(clock);
+            cluster.members.borrow()[rank as usize].visit(stamp, begun, &block.name(), site);
+        }
+        block
+    }
+
+    /// The address in the shared memory of another block of the cluster of what is at `address` in this one.
+    #[track_caller]
+    pub(crate) fn map_shared(&self, address: u32, rank: u32) -> u32 {
+        let other = self.block_of_rank(rank);
+        if ptr::eq(other, self.block()) {
+            return address;
+        }
+        let array = self.block().shared.borrow().array_at(address);
+        match array {
+            None => address,
+            Some((site, name, start)) => {
+                let declared = &self.launch().declared;
+                other.shared.borrow_mut().static_array(declared, site.0, name, site.1) + (address - start)
+            }
+        }
+    }
+
+    /// Ends the launch: an index is beyond the end of an array of another block.
+    #[track_caller]
+    pub(crate) fn remote_out_of_bounds(&self, rank: u32, address: u32, size: u32, index: u32, len: u32) -> ! {
+        let first = self.block_of_rank(rank).shared.borrow().place(address, size);
+        let place = Place { index: first.index + index as usize, ..first };
+        super::fault::raise(Kind::OutOfBounds { place, len: first.index + len as usize });
+    }
+
+    /// Reads `size` bytes of the shared memory of a block of the cluster.
+    #[track_caller]
+    pub(crate) fn load_remote(&self, rank: u32, address: u32, size: u32) -> u64 {
+        let site = Location::caller();
+        self.shared_of(self.visit(rank), address, size, Action::Read, site).load(address, size)
+    }
+
+    /// Writes `size` bytes of the shared memory of a block of the cluster.
+    #[track_caller]
+    pub(crate) fn store_remote(&self, rank: u32, address: u32, size: u32, raw: u64) {
+        let site = Location::caller();
+        self.shared_of(self.visit(rank), address, size, Action::Write, site).store(address, size, raw);
+    }
+
+    /// An atomic operation on the shared memory of a block of the cluster.
+    #[track_caller]
+    pub(crate) fn update_remote(
+        &self,
+        rank: u32,
+        address: u32,
+        size: u32,
+        atomic: Atomic,
+        update: impl FnOnce(u64) -> u64,
+    ) -> u64 {
+        self.update_shared_of(self.visit(rank), address, size, atomic, update)
+    }
+
+    /// Waits at a barrier of several blocks.
+    #[track_caller]
+    fn meet(&self, meeting: &Meeting) {
+        self.barrier(false);
+        if self.id == 0 {
+            let site = Location::caller();
+            let round = meeting.arrive(site, self.round.get(), &mut self.clock.borrow_mut());
+            if !meeting.is_over(round) {
+                self.wait(Wait::Meeting { site, meeting, round });
+            }
+            meeting.leave(&mut self.clock.borrow_mut());
+        }
+        self.barrier(false);
     }
 
     /// Arrives at a barrier for `threads` threads of the block. Waits for them if `waits`.
@@ -1018,14 +1213,14 @@ impl Thread {
 
     /// A compiler reads again after a write or an operation that orders accesses.
     #[inline(always)]
-    fn forget_peeks(&self) {
+    pub(super) fn forget_peeks(&self) {
         if self.rare.get() {
             self.peeked.borrow_mut().clear();
         }
     }
 
     #[inline(always)]
-    fn communicates(&self) {
+    pub(super) fn communicates(&self) {
         self.launch().communicated.set(true);
     }
 
@@ -1156,7 +1351,7 @@ impl Thread {
 
     /// Counts an access, which takes as long as `weight` reads.
     #[inline(always)]
-    fn weighted_step(
+    pub(super) fn weighted_step(
         &self,
         changed: bool,
         plain: bool,
@@ -1215,7 +1410,7 @@ impl Thread {
 
     /// Counts steps that access no memory.
     #[inline(always)]
-    fn count_work(&self, steps: u64, site: &'static Location<'static>) {
+    pub(super) fn count_work(&self, steps: u64, site: &'static Location<'static>) {
         let here = std::mem::MaybeUninit::<u8>::uninit();
         self.work.set(self.work.get() + steps);
         if self.work.get() > self.limit.get() || (&raw const here).addr() < self.floor.get() {
@@ -1261,8 +1456,9 @@ impl Thread {
                 let change = unsafe { &*record }.shadow.borrow().last_change(element);
                 (Place { array: name, index: element, shared: false }, change)
             }
-            Target::Shared { address, size } => {
-                let shared = self.block().shared.borrow();
+            Target::Shared { block, address, size } => {
+                // SAFETY: the block is this one, or one of its cluster, all of which `Grid` keeps as long as this one runs.
+                let shared = unsafe { &*block }.shared.borrow();
                 (shared.place(address, size), shared.shadow.last_change(words(address, size).start))
             }
         }
@@ -1302,8 +1498,22 @@ impl Thread {
 
     /// Ends the launch with a race between an earlier access and this one.
     #[cold]
-    fn race(&self, place: Place, earlier: Stamp, action: Action, site: &'static Location<'static>) -> ! {
-        let hint = self.hint(&earlier, action, site);
+    pub(super) fn race(&self, place: Place, earlier: Stamp, action: Action, site: &'static Location<'static>) -> ! {
+        let Some(copy) = self.launch().origin(&earlier) else {
+            let hint = self.hint(&earlier, action, site);
+            Raised::race(place, earlier, action, site, hint).raise()
+        };
+        let (then, now, does, line) = (copy.thread, self.id, verb(action).0, site.line());
+        let (may, wait) = match (place.shared, earlier.action) {
+            (_, Action::Read) => ("read", "`bulk::wait_read`"),
+            (true, _) => ("write", "`Mbarrier::wait` for the right phase"),
+            (false, _) => ("write", "`bulk::wait`"),
+        };
+        let hint = format!(
+            "thread {now} {does} this while a bulk copy that thread {then} has started may still {may} it: is {wait}, or a barrier \
+             after it, missing before line {line}?"
+        );
+        let earlier = Stamp { action: Action::Copy, ..earlier };
         Raised::race(place, earlier, action, site, hint).raise()
     }
 
@@ -1403,6 +1613,9 @@ impl Thread {
         if own {
             let warp = if u32::from(then) / 32 == now / 32 { " (or `sync_warp`)" } else { "" };
             return format!("{story}: is a barrier{warp} missing before line {line}?");
+        }
+        if self.block().shares_with(earlier.block) {
+            return format!("{story}: is `cluster::sync` missing before line {line}?");
         }
         format!(
             "{story}: no barrier orders blocks; does this need a second launch, or a signal by an atomic operation \
@@ -1622,6 +1835,18 @@ impl Thread {
         action: Action,
         site: &'static Location<'static>,
     ) -> RefMut<'_, SharedMemory> {
+        self.shared_of(self.block(), address, size, action, site)
+    }
+
+    /// The same for the shared memory of a block, this one or another of the cluster.
+    pub(super) fn shared_of<'a>(
+        &'a self,
+        block: &'a Block,
+        address: u32,
+        size: u32,
+        action: Action,
+        site: &'static Location<'static>,
+    ) -> RefMut<'a, SharedMemory> {
         let operation = match action {
             Action::Read | Action::AtomicRead | Action::BlockRead => Operation::SharedLoad,
             Action::Write | Action::Copy => Operation::SharedStore,
@@ -1629,19 +1854,19 @@ impl Thread {
         };
         self.record(operation, address.into(), size, site);
         if !action.is_atomic() {
-            self.step(action != Action::Read, true, site, || Target::Shared { address, size });
+            self.step(action != Action::Read, true, site, || Target::Shared { block, address, size });
             if action != Action::Read {
                 self.forget_peeks();
             }
         }
-        let mut shared = self.block().shared.borrow_mut();
+        let mut shared = block.shared.borrow_mut();
         if matches!(action, Action::Write | Action::Copy) {
             shared.set_written(address, size);
         } else if !shared.has_value(address, size) {
             drop(shared);
-            let has_value = || self.block().shared.borrow().has_value(address, size);
-            self.expect_value(has_value, site, || self.shared_place(address, size));
-            shared = self.block().shared.borrow_mut();
+            let has_value = || block.shared.borrow().has_value(address, size);
+            self.expect_value(has_value, site, || block.shared.borrow().place(address, size));
+            shared = block.shared.borrow_mut();
         }
         let clock = self.clock.borrow();
         if let Err(earlier) = shared.touch(address, size, action, &clock, site) {
@@ -1750,24 +1975,44 @@ impl Thread {
     /// An atomic operation on `size` bytes of shared memory. Returns the old value.
     #[track_caller]
     pub fn update_shared(&self, address: u32, size: u32, atomic: Atomic, update: impl FnOnce(u64) -> u64) -> u64 {
+        self.update_shared_of(self.block(), address, size, atomic, update)
+    }
+
+    /// The same for the shared memory of a block, this one or another of the cluster.
+    #[track_caller]
+    fn update_shared_of(
+        &self,
+        block: &Block,
+        address: u32,
+        size: u32,
+        atomic: Atomic,
+        update: impl FnOnce(u64) -> u64,
+    ) -> u64 {
         let site = Location::caller();
         self.competes();
         let launch = self.launch();
-        let shared = || self.block().shared.borrow();
+        let shared = || block.shared.borrow();
         // The value before it, if it has one.
         let present = (launch.reads_older() && shared().has_value(address, size)).then(|| shared().load(address, size));
         if !atomic.reads {
-            self.block().shared.borrow_mut().set_written(address, size);
+            block.shared.borrow_mut().set_written(address, size);
         }
         let writes = atomic.writes
             && atomic.expected.is_none_or(|expected| {
                 self.expect_value(|| shared().has_value(address, size), site, || shared().place(address, size));
                 shared().load(address, size) == expected
             });
-        let action = if writes { Action::Atomic } else { Action::AtomicRead };
-        let mut shared = self.shared(address, size, action, site);
+        // All threads with access are of the block, but in a cluster.
+        let wide = atomic.scope != Scope::Block || block.cluster.is_none();
+        let action = match (wide, writes) {
+            (true, true) => Action::Atomic,
+            (true, false) => Action::AtomicRead,
+            (false, true) => Action::BlockAtomic,
+            (false, false) => Action::BlockRead,
+        };
+        let mut shared = self.shared_of(block, address, size, action, site);
         let first = words(address, size).start;
-        let (other, missed) = shared.shadow.signal(first, &self.clock.borrow(), true);
+        let (other, missed) = shared.shadow.signal(first, &self.clock.borrow(), wide);
         if atomic.reads {
             self.hear(other, missed);
         }
@@ -1777,18 +2022,18 @@ impl Thread {
             older = shared.shadow.older(first, &clock);
         }
         if let Some(older) = older {
-            shared.shadow.synchronise_older(first, atomic.order, true, &mut clock);
+            shared.shadow.synchronise_older(first, atomic.order, wide, &mut clock);
             drop((shared, clock));
-            self.atomic_step(false, atomic, site, Target::Shared { address, size });
+            self.atomic_step(false, atomic, site, Target::Shared { block, address, size });
             return older;
         }
         let before = present.filter(|_| writes);
-        shared.shadow.synchronise(first, (atomic.reads, writes), before, atomic.order, true, &mut clock);
+        shared.shadow.synchronise(first, (atomic.reads, writes), before, atomic.order, wide, &mut clock);
         let old = shared.load(address, size);
         let new = update(old);
         shared.store(address, size, new);
         drop((shared, clock));
-        self.atomic_step(new != old, atomic, site, Target::Shared { address, size });
+        self.atomic_step(new != old, atomic, site, Target::Shared { block, address, size });
         old
     }
 }

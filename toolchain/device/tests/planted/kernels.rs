@@ -1,7 +1,10 @@
 //! The kernels. One has the fault if its parameter `broken` is 1. The lines that the report may name end in the comment `!`.
 
 use atomic::{AtomicNumber, Ordering, Scope};
-use warpkov_device::device::{Global, GlobalMut, atomic, copy, grid, kernel, shared, thread, warp};
+use warpkov_device::device::mbarrier::{Mbarrier, fence_init};
+use warpkov_device::device::{
+    Global, GlobalMut, GridGroup, atomic, bulk, cluster, copy, grid, kernel, shared, thread, warp,
+};
 use warpkov_device::shared_array;
 
 // Races in global memory.
@@ -670,6 +673,346 @@ pub fn shared_flag(broken: u32, out: GlobalMut<u32>) {
     }
     while atomic::load((flag, 0), Ordering::Acquire, Scope::Block) == 0 {} // !
     out.set(t as usize, 1);
+}
+
+// Cooperative launches.
+
+#[kernel]
+pub fn shift_blocks(broken: u32, grid: GridGroup, values: GlobalMut<u32>) {
+    let i = thread::index_1d() as usize;
+    let value = values.get((i + 32) % 128); // !
+    if broken == 0 {
+        grid.sync();
+    } else {
+        thread::sync_threads();
+    }
+    values.set(i, value + 1); // !
+}
+
+#[kernel]
+pub fn block_without_work(broken: u32, grid: GridGroup, n: u32, values: GlobalMut<u32>) {
+    let i = thread::index_1d() as u32;
+    if broken == 1 && thread::block_idx_x() * 32 >= n {
+        return;
+    }
+    if i < n {
+        values.set(i as usize, i);
+    }
+    grid.sync(); // !
+    if i < n {
+        let value = values.get((n - 1 - i) as usize);
+        values.set((n + i) as usize, value);
+    }
+}
+
+// Clusters.
+
+#[kernel(cluster = 2)]
+pub fn read_neighbour(broken: u32, out: GlobalMut<u32>) {
+    let part = shared_array!(part: u32; 32);
+    let (t, i) = (thread::thread_idx_x(), thread::index_1d() as usize);
+    cluster::sync();
+    part.set(t, i as u32); // !
+    if broken == 0 {
+        cluster::sync();
+    } else {
+        thread::sync_threads();
+    }
+    out.set(i, cluster::map(part, 1 - cluster::rank()).get(t)); // !
+    cluster::sync();
+}
+
+#[kernel(cluster = 2)]
+pub fn write_to_a_neighbour(broken: u32, out: GlobalMut<u32>) {
+    let part = shared_array!(part: u32; 32);
+    let (t, i) = (thread::thread_idx_x(), thread::index_1d() as usize);
+    if broken == 0 {
+        cluster::sync();
+    }
+    cluster::map(part, 1 - cluster::rank()).set(t, i as u32); // !
+    cluster::sync();
+    out.set(i, part.get(t));
+}
+
+#[kernel(cluster = 2)]
+pub fn leave_early(broken: u32, out: GlobalMut<u32>) {
+    let part = shared_array!(part: u32; 32);
+    let (t, i) = (thread::thread_idx_x(), thread::index_1d() as usize);
+    part.set(t, i as u32);
+    cluster::sync();
+    if cluster::rank() == 0 {
+        out.set(i, cluster::map(part, 1).get(t)); // !
+    }
+    if broken == 0 {
+        cluster::sync();
+    }
+}
+
+#[kernel(cluster = 2)]
+pub fn cluster_in_a_branch(broken: u32, out: GlobalMut<u32>) {
+    out.set(thread::index_1d() as usize, 1);
+    if broken == 0 || cluster::rank() == 0 {
+        cluster::sync(); // !
+    }
+}
+
+// Bulk copies, and barriers that count their bytes.
+
+#[kernel(sm = 90)]
+pub fn bulk_read_early(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
+    let (tile, full) = (shared_array!(tile: u32; 64), Mbarrier::at(shared_array!(full: u64; 1), 0));
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        full.init(1);
+        fence_init();
+    }
+    thread::sync_threads();
+    if t == 0 {
+        full.arrive_expecting(256);
+        bulk::load(tile, 0, x, 0, 64, full); // !
+    }
+    if broken == 0 {
+        full.wait(0);
+    } else {
+        thread::sync_threads();
+    }
+    y.set(t as usize, tile.get(t)); // !
+}
+
+#[kernel(sm = 90)]
+pub fn bulk_phase(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
+    let (tile, full) = (shared_array!(tile: u32; 64), Mbarrier::at(shared_array!(full: u64; 1), 0));
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        full.init(1);
+        fence_init();
+    }
+    thread::sync_threads();
+    for round in 0..2 {
+        if t == 0 {
+            full.arrive_expecting(256);
+            bulk::load(tile, 0, x, 64 * round as usize, 64, full); // !
+        }
+        // In the second round, phase 0 has ended, and phase 1 runs.
+        full.wait(if broken == 1 { 0 } else { round }); // !
+        y.set((64 * round + t) as usize, tile.get(t)); // !
+        thread::sync_threads();
+    }
+}
+
+#[kernel(sm = 90)]
+pub fn bulk_no_such_phase(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
+    let (tile, full) = (shared_array!(tile: u32; 64), Mbarrier::at(shared_array!(full: u64; 1), 0));
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        full.init(1);
+        fence_init();
+        full.arrive_expecting(256);
+        bulk::load(tile, 0, x, 0, 64, full);
+    }
+    thread::sync_threads();
+    full.wait(0);
+    if broken == 1 {
+        full.wait(1); // !
+    }
+    y.set(t as usize, tile.get(t));
+}
+
+#[kernel(sm = 90)]
+pub fn bulk_bytes(expected: u32, x: Global<u32>, y: GlobalMut<u32>) {
+    let (tile, full) = (shared_array!(tile: u32; 64), Mbarrier::at(shared_array!(full: u64; 1), 0));
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        full.init(1);
+        fence_init();
+        full.arrive_expecting(expected);
+        bulk::load(tile, 0, x, 0, 64, full);
+    }
+    thread::sync_threads();
+    full.wait(0); // !
+    y.set(t as usize, tile.get(t));
+}
+
+#[kernel(sm = 90)]
+pub fn bulk_size(count: u32, x: Global<u32>, y: GlobalMut<u32>) {
+    let (tile, full) = (shared_array!(tile: u32; 64), Mbarrier::at(shared_array!(full: u64; 1), 0));
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        full.init(1);
+        fence_init();
+        full.arrive_expecting(4 * count);
+        bulk::load(tile, 0, x, 0, count, full); // !
+    }
+    thread::sync_threads();
+    full.wait(0);
+    if t < count {
+        y.set(t as usize, tile.get(t));
+    }
+}
+
+#[kernel(sm = 90)]
+pub fn bulk_place(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
+    let (tile, full) = (shared_array!(tile: u32; 64), Mbarrier::at(shared_array!(full: u64; 1), 0));
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        full.init(1);
+        fence_init();
+        full.arrive_expecting(128);
+        bulk::load(tile, 2 * broken, x, 0, 32, full); // !
+    }
+    thread::sync_threads();
+    full.wait(0);
+    if t < 32 {
+        y.set(t as usize, tile.get(t));
+    }
+}
+
+#[kernel(sm = 90)]
+pub fn bulk_unfenced_barrier(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
+    let (tile, full) = (shared_array!(tile: u32; 64), Mbarrier::at(shared_array!(full: u64; 1), 0));
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        full.init(1);
+        if broken == 0 {
+            fence_init();
+        }
+        full.arrive_expecting(256);
+        bulk::load(tile, 0, x, 0, 64, full); // !
+    }
+    thread::sync_threads();
+    full.wait(0);
+    y.set(t as usize, tile.get(t));
+}
+
+#[kernel(sm = 90)]
+pub fn bulk_unordered_barrier(broken: u32, y: GlobalMut<u32>) {
+    let full = Mbarrier::at(shared_array!(full: u64; 1), 0);
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        full.init(64); // !
+        fence_init();
+    }
+    if broken == 0 {
+        thread::sync_threads();
+    }
+    full.arrive(); // !
+    full.wait(0);
+    y.set(t as usize, t);
+}
+
+#[kernel(sm = 90)]
+pub fn bulk_reuse(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
+    let (tile, full) = (shared_array!(tile: u32; 64), Mbarrier::at(shared_array!(full: u64; 1), 0));
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        full.init(1);
+        fence_init();
+    }
+    thread::sync_threads();
+    if t == 0 {
+        full.arrive_expecting(256);
+        bulk::load(tile, 0, x, 0, 64, full);
+    }
+    full.wait(0);
+    y.set(t as usize, tile.get(63 - t)); // !
+    if broken == 0 {
+        thread::sync_threads();
+    }
+    if t == 0 {
+        full.arrive_expecting(256);
+        bulk::load(tile, 0, x, 64, 64, full); // !
+    }
+    thread::sync_threads();
+    full.wait(1);
+    y.set(64 + t as usize, tile.get(t));
+}
+
+#[kernel(sm = 90)]
+pub fn bulk_unawaited(broken: u32, x: Global<u32>) {
+    let (tile, full) = (shared_array!(tile: u32; 64), Mbarrier::at(shared_array!(full: u64; 1), 0));
+    if thread::thread_idx_x() == 0 {
+        full.init(1);
+        fence_init();
+        full.arrive_expecting(256);
+        bulk::load(tile, 0, x, 0, 64, full); // !
+        if broken == 0 {
+            full.wait(0);
+        }
+    }
+}
+
+#[kernel(sm = 90)]
+pub fn bulk_unfenced(broken: u32, y: GlobalMut<u32>) {
+    let tile = shared_array!(tile: u32; 64);
+    let t = thread::thread_idx_x();
+    tile.set(t, t);
+    if broken == 0 {
+        bulk::fence();
+    }
+    thread::sync_threads();
+    if t == 0 {
+        bulk::store(y, 0, tile, 0, 64); // !
+        bulk::commit();
+        bulk::wait_read::<0>();
+    }
+}
+
+#[kernel(sm = 90)]
+pub fn bulk_overwrite(broken: u32, y: GlobalMut<u32>) {
+    let tile = shared_array!(tile: u32; 64);
+    let t = thread::thread_idx_x();
+    for round in 0..2 {
+        tile.set(t, 64 * round + t); // !
+        bulk::fence();
+        thread::sync_threads();
+        if t == 0 {
+            bulk::store(y, 64 * round as usize, tile, 0, 64); // !
+            bulk::commit();
+            if broken == 0 {
+                bulk::wait_read::<0>();
+            }
+        }
+        thread::sync_threads();
+    }
+    if t == 0 {
+        bulk::wait_read::<0>();
+    }
+}
+
+#[kernel(sm = 90)]
+pub fn bulk_leave(broken: u32, y: GlobalMut<u32>) {
+    let tile = shared_array!(tile: u32; 64);
+    let t = thread::thread_idx_x();
+    tile.set(t, t);
+    bulk::fence();
+    thread::sync_threads();
+    if t == 0 {
+        bulk::store(y, 0, tile, 0, 64); // !
+        bulk::commit();
+        if broken == 0 {
+            bulk::wait_read::<0>();
+        }
+    }
+}
+
+#[kernel(sm = 90)]
+pub fn bulk_result(broken: u32, y: GlobalMut<u32>, out: GlobalMut<u32>) {
+    let tile = shared_array!(tile: u32; 64);
+    let t = thread::thread_idx_x();
+    tile.set(t, t);
+    bulk::fence();
+    thread::sync_threads();
+    if t == 0 {
+        bulk::store(y, 0, tile, 0, 64); // !
+        bulk::commit();
+        if broken == 0 {
+            bulk::wait::<0>();
+        } else {
+            bulk::wait_read::<0>();
+        }
+    }
+    thread::sync_threads();
+    out.set(t as usize, y.get(t as usize)); // !
 }
 
 // Overlapping launches.

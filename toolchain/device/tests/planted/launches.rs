@@ -97,6 +97,27 @@ pub fn planted<D: Device>() -> Vec<Planted<D>> {
         Planted { title: "A lock that is never released", kernel: "lock", report: "no thread can continue", array: "cell", run: run_lock },
         Planted { title: "A flag that nobody raises", kernel: "shared_flag", report: "no thread can continue", array: "flag", run: run_shared_flag },
         Planted { title: "A loop without an end", kernel: "endless", report: "50001 steps", array: "", run: run_endless },
+        Planted { title: "A barrier of the block in place of one of the grid", kernel: "shift_blocks", report: "race", array: "values", run: run_shift_blocks },
+        Planted { title: "A block that misses the barrier of the grid", kernel: "block_without_work", report: "block divergence", array: "", run: run_block_without_work },
+        Planted { title: "A missing barrier of the cluster", kernel: "read_neighbour", report: "race", array: "part", run: run_read_neighbour },
+        Planted { title: "A write to a block that need not have begun", kernel: "write_to_a_neighbour", report: "distributed shared memory", array: "", run: run_write_to_a_neighbour },
+        Planted { title: "A block that ends while another one reads its shared memory", kernel: "leave_early", report: "distributed shared memory", array: "", run: run_leave_early },
+        Planted { title: "A block that misses the barrier of its cluster", kernel: "cluster_in_a_branch", report: "block divergence", array: "", run: run_cluster_in_a_branch },
+        Planted { title: "A tile that is read before a bulk copy has ended", kernel: "bulk_read_early", report: "race", array: "tile", run: run_bulk_read_early },
+        Planted { title: "A wait for a phase that has ended before", kernel: "bulk_phase", report: "race", array: "tile", run: run_bulk_phase },
+        Planted { title: "A wait for a phase that never ends", kernel: "bulk_no_such_phase", report: "mbarrier", array: "full", run: run_bulk_no_such_phase },
+        Planted { title: "More bytes than the barrier expects", kernel: "bulk_bytes", report: "mbarrier", array: "full", run: run_bulk_bytes },
+        Planted { title: "Fewer bytes than the barrier expects", kernel: "bulk_bytes", report: "mbarrier", array: "full", run: run_bulk_bytes_2 },
+        Planted { title: "A bulk copy of an odd size", kernel: "bulk_size", report: "bulk copy", array: "", run: run_bulk_size },
+        Planted { title: "A bulk copy to an odd address", kernel: "bulk_place", report: "misaligned", array: "tile", run: run_bulk_place },
+        Planted { title: "A missing fence after the initialisation of a barrier", kernel: "bulk_unfenced_barrier", report: "missing proxy fence", array: "full", run: run_bulk_unfenced_barrier },
+        Planted { title: "A barrier in use before all know of it", kernel: "bulk_unordered_barrier", report: "race", array: "full", run: run_bulk_unordered_barrier },
+        Planted { title: "A tile that a bulk copy overwrites too early", kernel: "bulk_reuse", report: "race", array: "tile", run: run_bulk_reuse },
+        Planted { title: "A block that ends before a bulk copy to it", kernel: "bulk_unawaited", report: "bulk copy", array: "", run: run_bulk_unawaited },
+        Planted { title: "A missing fence before a bulk copy reads", kernel: "bulk_unfenced", report: "missing proxy fence", array: "tile", run: run_bulk_unfenced },
+        Planted { title: "A tile that is overwritten while a bulk copy reads it", kernel: "bulk_overwrite", report: "race", array: "tile", run: run_bulk_overwrite },
+        Planted { title: "A thread that ends before its bulk copy has read", kernel: "bulk_leave", report: "bulk copy", array: "", run: run_bulk_leave },
+        Planted { title: "A result of a bulk copy that is read too early", kernel: "bulk_result", report: "race", array: "y", run: run_bulk_result },
         Planted { title: "A read before the previous launch has written", kernel: "consume", report: "race", array: "x", run: run_consume },
         Planted { title: "A write before the previous launch has read", kernel: "overwrite", report: "race", array: "x", run: run_overwrite },
         Planted { title: "A read before the launch before the previous one has written", kernel: "read_early", report: "race", array: "x", run: run_read_early },
@@ -409,6 +430,134 @@ fn run_endless<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
 fn run_shared_flag<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
     let mut out = device.zeros(64)?;
     launch!(shared_flag(device, Shape::new(1, 64), broken, &mut out))
+}
+
+// Cooperative launches.
+
+fn run_shift_blocks<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut values = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    launch!(shift_blocks(device, Shape::new(4, 32), broken, &mut values))?;
+    expect(device, &values, (0..128_u32).map(|i| (i + 32) % 128 + 1))
+}
+
+fn run_block_without_work<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut values = device.zeros(100)?;
+    launch!(block_without_work(device, Shape::new(3, 32), broken, 50, &mut values))?;
+    expect(device, &values, (0..50_u32).chain((0..50).rev()))
+}
+
+// Clusters.
+
+fn run_read_neighbour<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut out = device.zeros(128)?;
+    launch!(read_neighbour(device, Shape::new(4, 32), broken, &mut out))
+}
+
+fn run_write_to_a_neighbour<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut out = device.zeros(128)?;
+    launch!(write_to_a_neighbour(device, Shape::new(4, 32), broken, &mut out))
+}
+
+fn run_leave_early<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut out = device.zeros(128)?;
+    launch!(leave_early(device, Shape::new(4, 32), broken, &mut out))
+}
+
+fn run_cluster_in_a_branch<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut out = device.zeros(128)?;
+    launch!(cluster_in_a_branch(device, Shape::new(4, 32), broken, &mut out))
+}
+
+// Bulk copies.
+
+fn run_bulk_read_early<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_read_early(device, Shape::new(1, 64), broken, &x, &mut y))?;
+    expect(device, &y, (0..64_u32).chain([0; 64]))
+}
+
+fn run_bulk_phase<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_phase(device, Shape::new(1, 64), broken, &x, &mut y))?;
+    expect(device, &y, 0..128_u32)
+}
+
+fn run_bulk_no_such_phase<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_no_such_phase(device, Shape::new(1, 64), broken, &x, &mut y))
+}
+
+fn run_bulk_bytes<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_bytes(device, Shape::new(1, 64), 256 - 64 * broken, &x, &mut y))
+}
+
+fn run_bulk_bytes_2<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_bytes(device, Shape::new(1, 64), 256 + 64 * broken, &x, &mut y))
+}
+
+fn run_bulk_size<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_size(device, Shape::new(1, 64), 64 - 2 * broken, &x, &mut y))
+}
+
+fn run_bulk_place<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_place(device, Shape::new(1, 64), broken, &x, &mut y))
+}
+
+fn run_bulk_unfenced_barrier<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_unfenced_barrier(device, Shape::new(1, 64), broken, &x, &mut y))
+}
+
+fn run_bulk_unordered_barrier<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut y = device.zeros(128)?;
+    launch!(bulk_unordered_barrier(device, Shape::new(1, 64), broken, &mut y))
+}
+
+fn run_bulk_reuse<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(128)?;
+    launch!(bulk_reuse(device, Shape::new(1, 64), broken, &x, &mut y))
+}
+
+fn run_bulk_unawaited<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    launch!(bulk_unawaited(device, Shape::new(1, 64), broken, &x))
+}
+
+fn run_bulk_unfenced<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut y = device.zeros(128)?;
+    launch!(bulk_unfenced(device, Shape::new(1, 64), broken, &mut y))?;
+    expect(device, &y, (0..64_u32).chain([0; 64]))
+}
+
+fn run_bulk_overwrite<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut y = device.zeros(128)?;
+    launch!(bulk_overwrite(device, Shape::new(1, 64), broken, &mut y))?;
+    expect(device, &y, 0..128_u32)
+}
+
+fn run_bulk_leave<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut y = device.zeros(128)?;
+    launch!(bulk_leave(device, Shape::new(1, 64), broken, &mut y))?;
+    expect(device, &y, (0..64_u32).chain([0; 64]))
+}
+
+fn run_bulk_result<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut y = device.zeros(128)?;
+    let mut out = device.zeros(64)?;
+    launch!(bulk_result(device, Shape::new(1, 64), broken, &mut y, &mut out))
 }
 
 // Overlapping launches.

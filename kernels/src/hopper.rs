@@ -1,0 +1,190 @@
+//! Kernels for GPUs of compute capability 9.0 and newer: clusters, bulk copies. Each shows one primitive; the test suite runs them under emulation
+//! and on such GPUs.
+
+use atomic::{AtomicNumber, Ordering, Scope};
+use warpkov_device::device::half::F16;
+use warpkov_device::device::mbarrier::{Mbarrier, fence_init};
+use warpkov_device::device::{Global, GlobalMut, Named, Real, Word, atomic, bulk, cluster, kernel, thread};
+use warpkov_device::shared_array;
+
+/// Bins of one block in [`cluster_histogram`].
+pub const BINS: u32 = 256;
+
+/// Passes the elements of each block to the next block of its cluster: y = x, rotated by a block within each cluster. The way there is by
+/// a store, that of the results by a load.
+///
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: 128 words, static. *Barriers*: four of the cluster. *Deterministic*: yes.
+/// - *Valid result in*: `y` and `z`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | threads of the grid | |
+/// | `y` | threads of the grid | from the block before in the cluster |
+/// | `z` | threads of the grid | from the block after |
+#[kernel(
+    cluster = 4,
+    T = [f32, u64],
+    requires(
+        x.len() >= shape.threads,
+        y.len() >= shape.threads,
+        z.len() >= shape.threads,
+        shape.block == 64,
+        shape.dimensions == 1,
+    )
+)]
+pub fn cluster_rotate<T: Word + Named>(x: Global<T>, y: GlobalMut<T>, z: GlobalMut<T>) {
+    let (passed, own) = (shared_array!(rotate_passed: T; 64), shared_array!(rotate_own: T; 64));
+    let (t, i) = (thread::thread_idx_x(), thread::index_1d() as usize);
+    let next = (cluster::rank() + 1) % cluster::size();
+    // Until here, the next block may not have begun.
+    cluster::sync();
+    cluster::map(passed, next).set(t, x.get(i));
+    own.set(t, x.get(i));
+    cluster::sync();
+    y.set(i, passed.get(t));
+    z.set(i, cluster::map(own, next).get(t));
+    // The next block keeps its memory until all have read.
+    cluster::sync();
+}
+
+/// Counts of keys, in bins that are distributed over the shared memory of a cluster: block r holds the bins 256·r … 256·r + 255.
+///
+/// - *Thread mapping*: a grid-stride loop over keys.
+/// - *Shared memory*: 256 words, static. *Barriers*: two of the cluster. *Deterministic*: yes. *Valid result in*: `counts`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `keys` | n | 0 … 1023; others are not counted |
+/// | `counts` | 1024 | 0 before the launch |
+#[kernel(
+    cluster = 4,
+    requires(keys.len() >= n, counts.len() >= 4 * BINS, shape.block == 256, shape.dimensions == 1)
+)]
+pub fn cluster_histogram(n: u32, keys: Global<u32>, counts: GlobalMut<u32>) {
+    let bins = shared_array!(histogram_bins: u32; 256);
+    let (t, first) = (thread::thread_idx_x(), thread::index_1d() as usize);
+    bins.set(t, 0);
+    cluster::sync();
+    for i in (first..n as usize).step_by((thread::grid_dim_x() * thread::block_dim_x()) as usize) {
+        let key = keys.get(i);
+        if key < BINS * cluster::size() {
+            let bins = cluster::map(bins, key / BINS);
+            u32::fetch_add((bins, key % BINS), 1, Ordering::Relaxed, Scope::Device);
+        }
+    }
+    cluster::sync();
+    atomic::add((counts, (cluster::rank() * BINS + t) as usize), bins.get(t));
+}
+
+/// Elements of a tile of [`bulk_axpy`].
+pub const TILE: u32 = 512;
+
+/// y = a·x + b, tile by tile, in a pipeline of bulk copies: two tiles are on their way to shared memory while one is computed, and the results
+/// of the one before are on their way back.
+///
+/// - *Thread mapping*: a grid-stride loop over tiles of 512 elements; within a tile, a block-stride loop over elements.
+/// - *Shared memory*: 10 KiB, static. *Barriers*: two of the block per tile, and the phases of two barriers per tile.
+/// - *Deterministic*: yes. *Valid result in*: `y`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | tiles × 512 | |
+/// | `y` | tiles × 512 | |
+#[kernel(
+    sm = 90,
+    requires(x.len() >= TILE * tiles, y.len() >= TILE * tiles, shape.block == 128, shape.dimensions == 1)
+)]
+pub fn bulk_axpy(tiles: u32, a: f32, b: f32, x: Global<f32>, y: GlobalMut<f32>) {
+    const STAGES: u32 = 3;
+    let (input, output) = (shared_array!(axpy_input: f32; 1536), shared_array!(axpy_output: f32; 1024));
+    let (full, free) = (shared_array!(axpy_full: u64; 3), shared_array!(axpy_free: u64; 3));
+    let (t, threads) = (thread::thread_idx_x(), thread::block_dim_x());
+    if t == 0 {
+        for stage in 0..STAGES {
+            Mbarrier::at(full, stage).init(1);
+            Mbarrier::at(free, stage).init(threads);
+        }
+        fence_init();
+    }
+    thread::sync_threads();
+    let (first, stride) = (thread::block_idx_x(), thread::grid_dim_x());
+    let load = |round: u32, tile: u32| {
+        let (stage, full) = (round % STAGES, Mbarrier::at(full, round % STAGES));
+        full.arrive_expecting(4 * TILE);
+        bulk::load(input, stage * TILE, x, (tile * TILE) as usize, TILE, full);
+    };
+    if t == 0 {
+        for round in 0..STAGES - 1 {
+            if first + round * stride < tiles {
+                load(round, first + round * stride);
+            }
+        }
+    }
+    let (mut round, mut tile) = (0, first);
+    while tile < tiles {
+        let stage = round % STAGES;
+        let ahead = round + STAGES - 1;
+        if t == 0 && tile + (STAGES - 1) * stride < tiles {
+            // All threads have read what the stage held before.
+            Mbarrier::at(free, ahead % STAGES).wait((ahead / STAGES + 1) % 2);
+            load(ahead, tile + (STAGES - 1) * stride);
+        }
+        Mbarrier::at(full, stage).wait(round / STAGES % 2);
+        let (from, to) = (stage * TILE, round % 2 * TILE);
+        for i in (t..TILE).step_by(threads as usize) {
+            output.set(to + i, input.get(from + i).fma(a, b));
+        }
+        Mbarrier::at(free, stage).arrive();
+        bulk::fence();
+        thread::sync_threads();
+        if t == 0 {
+            bulk::store(y, (tile * TILE) as usize, output, to, TILE);
+            bulk::commit();
+            // The copy before this one has read the other half.
+            bulk::wait_read::<1>();
+        }
+        thread::sync_threads();
+        round += 1;
+        tile += stride;
+    }
+    if t == 0 {
+        bulk::wait_read::<0>();
+    }
+}
+
+/// The rows of a matrix in the order of `order`: each thread copies a row to shared memory and, after all have come, another one back.
+///
+/// - *Thread mapping*: one block; thread r copies rows r and 31 − r.
+/// - *Shared memory*: 4 KiB, static. *Barriers*: two of the block. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | 32 × 64 | f16 |
+/// | `order` | 32 | 0 … 31 |
+/// | `out` | 32 × 64 | |
+#[kernel(sm = 90, requires(x.len() >= 2048, order.len() >= 32, out.len() >= 2048, shape.grid == 1, shape.block == 32))]
+pub fn bulk_rows(x: Global<F16>, order: Global<u32>, out: GlobalMut<F16>) {
+    let (rows, full) = (shared_array!(bulk_matrix: F16; 2048), Mbarrier::at(shared_array!(bulk_full: u64; 1), 0));
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        full.init(32);
+        fence_init();
+    }
+    thread::sync_threads();
+    full.arrive_expecting(128);
+    bulk::load(rows, 64 * t, x, 64 * order.get(t as usize) as usize, 64, full);
+    while !full.try_wait(0) {}
+    let other = 31 - t;
+    bulk::store(out, 64 * other as usize, rows, 64 * other, 64);
+    bulk::commit();
+    bulk::wait::<0>();
+}

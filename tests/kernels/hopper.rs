@@ -1,0 +1,95 @@
+//! Kernels for GPUs of compute capability 9.0 and newer. On older ones, their launches are errors that name the need.
+
+use warpkov_device::device::half::F16;
+use warpkov_device::device::{Named, Word};
+use warpkov_device::launch::{Device, Shape};
+use warpkov_kernels::hopper;
+use warpkov_runtime::device::{AnyDevice, DeviceError};
+
+use crate::check::same;
+use crate::random::Random;
+use crate::{Outcome, Suite};
+
+pub fn add(suite: &mut Suite) {
+    suite.add("cluster_rotate::f32", rotate::<f32>);
+    suite.add("cluster_rotate::u64", rotate::<u64>);
+    suite.add("cluster_histogram", histogram);
+    suite.add("bulk_axpy", axpy);
+    suite.add("bulk_rows", rows);
+}
+
+/// Whether the device runs such kernels. The launch on an older one is an error.
+fn runs(device: &AnyDevice, launched: Result<(), DeviceError>) -> Result<bool, DeviceError> {
+    match launched {
+        Err(error)
+            if matches!(device, AnyDevice::Gpu(_)) && error.to_string().contains("needs compute capability 9.0") =>
+        {
+            Ok(false)
+        }
+        launched => launched.map(|()| true),
+    }
+}
+
+fn rotate<T: Word + Named + std::fmt::Debug>(device: &AnyDevice, scale: usize) -> Outcome {
+    let clusters = 3 * scale;
+    let n = clusters * 256;
+    let x: Vec<T> = (0..n as u64).map(|i| T::from_raw(i << if T::WIDE { 33 } else { 3 })).collect();
+    let (dx, mut y, mut z) = (device.upload(&x)?, device.zeros::<T>(n)?, device.zeros::<T>(n)?);
+    let shape = Shape::new(4 * clusters as u32, 64);
+    // SAFETY: the buffers have one element per thread.
+    if !runs(device, unsafe { hopper::cluster_rotate(device, shape, &dx, &mut y, &mut z) })? {
+        return Ok(());
+    }
+    let from = |blocks: usize| (0..n).map(move |i| i / 256 * 256 + (i + 64 * blocks) % 256);
+    same("before", &device.to_vec(&y)?, &from(3).map(|i| x[i]).collect::<Vec<T>>())?;
+    same("after", &device.to_vec(&z)?, &from(1).map(|i| x[i]).collect::<Vec<T>>())?;
+    // SAFETY: as above.
+    let refused = unsafe { hopper::cluster_rotate(device, Shape::new(6, 64), &dx, &mut y, &mut z) };
+    let text = refused.err().map(|error| error.to_string()).unwrap_or_default();
+    let expected =
+        "kernel cluster_rotate cannot be launched: it requires shape.grid.x % 4 == 0, and shape.grid.x % 4 is 2";
+    if text == expected { Ok(()) } else { Err(format!("found {text:?}, expected {expected:?}").into()) }
+}
+
+fn histogram(device: &AnyDevice, scale: usize) -> Outcome {
+    let n = 3000 * scale;
+    let mut random = Random::new(51);
+    // Some keys have no bin.
+    let keys: Vec<u32> = (0..n).map(|_| (random.unit() * random.unit() * 1100.0) as u32).collect();
+    let (dkeys, mut counts) = (device.upload(&keys)?, device.zeros::<u32>(1024)?);
+    // SAFETY: the buffers have the shapes of the kernel's table.
+    if !runs(device, unsafe { hopper::cluster_histogram(device, Shape::new(8, 256), n as u32, &dkeys, &mut counts) })? {
+        return Ok(());
+    }
+    let mut expected = vec![0; 1024];
+    keys.iter().filter(|&&key| key < 1024).for_each(|&key| expected[key as usize] += 1);
+    same("counts", &device.to_vec(&counts)?, &expected)
+}
+
+fn axpy(device: &AnyDevice, scale: usize) -> Outcome {
+    for (tiles, blocks) in [(1, 1), (2, 1), (3 * scale, 1), (11 * scale, 3)] {
+        let n = tiles * hopper::TILE as usize;
+        let x: Vec<f32> = (0..n).map(|i| (i * 7 % 1001) as f32).collect();
+        let (dx, mut y) = (device.upload(&x)?, device.zeros::<f32>(n)?);
+        let shape = Shape::new(blocks, 128);
+        // SAFETY: the buffers have `tiles` tiles.
+        if !runs(device, unsafe { hopper::bulk_axpy(device, shape, tiles as u32, 0.5, -3.0, &dx, &mut y) })? {
+            return Ok(());
+        }
+        same("y", &device.to_vec(&y)?, &x.iter().map(|x| x.mul_add(0.5, -3.0)).collect::<Vec<f32>>())?;
+    }
+    Ok(())
+}
+
+fn rows(device: &AnyDevice, _: usize) -> Outcome {
+    let x: Vec<F16> = (0..2048).map(|i| F16::from_f32(i as f32)).collect();
+    let order: Vec<u32> = (0..32).map(|r| r * 7 % 32).collect();
+    let (dx, dorder, mut out) = (device.upload(&x)?, device.upload(&order)?, device.zeros::<F16>(2048)?);
+    // SAFETY: the buffers have the shapes of the kernel's table.
+    if !runs(device, unsafe { hopper::bulk_rows(device, Shape::new(1, 32), &dx, &dorder, &mut out) })? {
+        return Ok(());
+    }
+    let bits = |x: &[F16]| x.iter().map(|x| x.to_bits()).collect::<Vec<u16>>();
+    let expected: Vec<F16> = order.iter().flat_map(|&row| x[64 * row as usize..][..64].iter().copied()).collect();
+    same("rows", &bits(&device.to_vec(&out)?), &bits(&expected))
+}

@@ -1,0 +1,149 @@
+//! Bulk copies between global and shared memory (`cp.async.bulk`, `sm_90` and later): one thread starts a copy of any number of bytes
+//! that is a multiple of 16.
+//!
+//! - A [`load`] tells a [`Mbarrier`] how many bytes it has copied. Threads that have waited for the barrier's phase may read them.
+//! - A [`store`] belongs to a group of its thread: [`commit`] ends the group, [`wait_read`] waits until shared memory may be overwritten, and
+//!   [`wait`] until global memory is written. Shared memory must exist until then: the thread waits before it ends.
+//!
+//! Copies use another path to memory than loads and stores do, the *asynchronous proxy*. What ordinary stores have written to shared
+//! memory, a copy sees only behind a [`fence`], by the thread that has written, before the barrier of the block, or by the thread that
+//! starts the copy, after it.
+//!
+//! The emulator executes a copy as late as it can, and reports accesses before the wait, missing fences, and sizes and addresses that
+//! are no multiples of 16 bytes.
+//!
+//! ```
+//! use warpkov_device::device::mbarrier::{Mbarrier, fence_init};
+//! use warpkov_device::device::{Global, GlobalMut, bulk, kernel, thread};
+//! use warpkov_device::emulator::Emulator;
+//! use warpkov_device::launch::{Device, Shape};
+//! use warpkov_device::shared_array;
+//!
+//! /// y = 2x, a block of 128 elements at a time.
+//! #[kernel(sm = 90, requires(x.len() == shape.threads, y.len() == shape.threads, shape.block == 128))]
+//! fn double(x: Global<f32>, y: GlobalMut<f32>) {
+//!     let (tile, full) = (shared_array!(tile: f32; 128), Mbarrier::at(shared_array!(full: u64; 1), 0));
+//!     let (t, first) = (thread::thread_idx_x(), 128 * thread::block_idx_x() as usize);
+//!     if t == 0 {
+//!         full.init(1);
+//!         fence_init();
+//!     }
+//!     thread::sync_threads();
+//!     if t == 0 {
+//!         full.arrive_expecting(4 * 128);
+//!         bulk::load(tile, 0, x, first, 128, full);
+//!     }
+//!     full.wait(0);
+//!     tile.set(t, 2.0 * tile.get(t));
+//!     bulk::fence();
+//!     thread::sync_threads();
+//!     if t == 0 {
+//!         bulk::store(y, first, tile, 0, 128);
+//!         bulk::commit();
+//!         bulk::wait_read::<0>();
+//!     }
+//! }
+//!
+//! let device = Emulator::default();
+//! let (x, mut y) = (device.upload(&[1.5; 256])?, device.zeros(256)?);
+//! // SAFETY: both vectors have one element per thread.
+//! unsafe { double(&device, Shape::new(2, 128), &x, &mut y)? };
+//! assert_eq!(device.to_vec(&y)?, [3.0; 256]);
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
+
+#[cfg(target_arch = "nvptx64")]
+use core::arch::asm;
+
+use super::mbarrier::Mbarrier;
+use super::{Element, Global, GlobalMut, Shared};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::emulator::thread as emulated;
+
+/// Starts a copy of `from[source..source + count]` to the elements `index … index + count − 1` of `to`. The bytes count for the phase of
+/// `barrier` that runs.
+///
+/// *Safety*: the addresses of the first elements and the size are multiples of 16 bytes.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn load<T: Element>(to: Shared<T>, index: u32, from: Global<T>, source: usize, count: u32, barrier: Mbarrier) {
+    target! {
+        // SAFETY: both ranges are in bounds, as the launcher's caller promises, and aligned, as the *Safety* section asks.
+        nvptx => unsafe {
+            asm!("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{}], [{}], {}, [{}];",
+                 in(reg32) to.address(index), in(reg64) from.address(source), in(reg32) count * size_of::<T>() as u32,
+                 in(reg32) barrier.address(), options(nostack, preserves_flags));
+        },
+        emulated => {
+            let (to, source) = (to.chunk(index, count), from.chunk(source, count as usize));
+            emulated::current().load_bulk(to, source, barrier.address());
+        },
+    }
+}
+
+/// Starts a copy of the elements `index … index + count − 1` of `from` to `to[target..target + count]`.
+///
+/// *Safety*: the addresses of the first elements and the size are multiples of 16 bytes.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn store<T: Element>(to: GlobalMut<T>, target: usize, from: Shared<T>, index: u32, count: u32) {
+    target! {
+        // SAFETY: both ranges are in bounds, as the launcher's caller promises, and aligned, as the *Safety* section asks.
+        nvptx => unsafe {
+            asm!("cp.async.bulk.global.shared::cta.bulk_group [{}], [{}], {};",
+                 in(reg64) to.address(target), in(reg32) from.address(index), in(reg32) count * size_of::<T>() as u32,
+                 options(nostack, preserves_flags));
+        },
+        emulated => {
+            let (from, target) = (from.chunk(index, count), to.chunk(target, count as usize));
+            emulated::current().store_bulk(from, target);
+        },
+    }
+}
+
+/// Combines the stores that this thread has started since the last call into a group (`cp.async.bulk.commit_group`).
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn commit() {
+    target! {
+        // SAFETY: the instruction has no precondition.
+        nvptx => unsafe { asm!("cp.async.bulk.commit_group;", options(nostack, preserves_flags)) },
+        emulated => emulated::current().commit_stores(),
+    }
+}
+
+/// Waits until at most the last `PENDING` groups of this thread may still read shared memory (`cp.async.bulk.wait_group.read`).
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn wait_read<const PENDING: u32>() {
+    target! {
+        // SAFETY: the instruction has no precondition.
+        nvptx => unsafe {
+            asm!("cp.async.bulk.wait_group.read {};", const PENDING, options(nostack, preserves_flags));
+        },
+        emulated => emulated::current().wait_for_stores(PENDING as usize, false),
+    }
+}
+
+/// Waits until at most the last `PENDING` groups of this thread are incomplete (`cp.async.bulk.wait_group`).
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn wait<const PENDING: u32>() {
+    target! {
+        // SAFETY: the instruction has no precondition.
+        nvptx => unsafe { asm!("cp.async.bulk.wait_group {};", const PENDING, options(nostack, preserves_flags)) },
+        emulated => emulated::current().wait_for_stores(PENDING as usize, true),
+    }
+}
+
+/// Orders ordinary accesses to shared memory that this thread knows of before copies, and products of warp groups, that follow
+/// (`fence.proxy.async`).
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn fence() {
+    target! {
+        // SAFETY: a fence has no precondition.
+        nvptx => unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack, preserves_flags)) },
+        emulated => emulated::current().fence_async(false),
+    }
+}
