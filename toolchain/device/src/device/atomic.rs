@@ -200,7 +200,7 @@ pub enum Address {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let mut cells = device.upload(&[0_u32, 5])?;
+/// let mut cells = device.upload(&[0_u32, 5])?;
 /// count(&device, Shape::new(1, 32), &mut cells)?;
 /// assert_eq!(device.to_vec(&cells)?, [32, 37]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -259,7 +259,7 @@ operations! {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut cells = device.upload(&[0.0_f32])?;
+    /// let mut cells = device.upload(&[0.0_f32])?;
     /// sum(&device, Shape::new(1, 32), &mut cells)?;
     /// assert_eq!(device.to_vec(&cells)?, [496.0]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -276,7 +276,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[1.0])?;
+        /// let mut cells = device.upload(&[1.0])?;
         /// sum(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [17.0]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -294,7 +294,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[7_u32, 0])?;
+        /// let mut cells = device.upload(&[7_u32, 0])?;
         /// pass_on(&device, Shape::new(1, 32), &mut cells)?;
         /// let cells = device.to_vec(&cells)?;
         /// assert_eq!(cells[0] + cells[1], 7 + (0..32).sum::<u32>());
@@ -324,7 +324,7 @@ operations! {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut cells = device.upload(&[0_u64])?;
+    /// let mut cells = device.upload(&[0_u64])?;
     /// flags(&device, Shape::new(1, 32), &mut cells)?;
     /// assert_eq!(device.to_vec(&cells)?, [0xffff_ffff]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -341,7 +341,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[5_u32])?;
+        /// let mut cells = device.upload(&[5_u32])?;
         /// largest(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [31]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -358,7 +358,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[5_i64])?;
+        /// let mut cells = device.upload(&[5_i64])?;
         /// smallest(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [-31]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -375,7 +375,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[u32::MAX])?;
+        /// let mut cells = device.upload(&[u32::MAX])?;
         /// clear(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [0xffff_0000]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -392,7 +392,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[0_u32])?;
+        /// let mut cells = device.upload(&[0_u32])?;
         /// set(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [0xffff]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -409,7 +409,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[0xffff_u32])?;
+        /// let mut cells = device.upload(&[0xffff_u32])?;
         /// toggle(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [0xffff_0000]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -482,7 +482,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[0_u32])?;
+        /// let mut cells = device.upload(&[0_u32])?;
         /// count(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [32 % 10]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -499,7 +499,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[35_u32])?;
+        /// let mut cells = device.upload(&[35_u32])?;
         /// count_down(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [3]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -550,7 +550,7 @@ pub trait AtomicFloat: Word {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut cells = device.upload(&[f32::NEG_INFINITY])?;
+    /// let mut cells = device.upload(&[f32::NEG_INFINITY])?;
     /// largest(&device, Shape::new(1, 32), &mut cells)?;
     /// assert_eq!(device.to_vec(&cells)?, [-9.0]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -568,7 +568,7 @@ pub trait AtomicFloat: Word {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut cells = device.upload(&[f32::INFINITY])?;
+    /// let mut cells = device.upload(&[f32::INFINITY])?;
     /// smallest(&device, Shape::new(1, 32), &mut cells)?;
     /// assert_eq!(device.to_vec(&cells)?, [-40.0]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -630,7 +630,7 @@ extremes!(f64: u64, reg64, fetch_max = "max.s64", "min.u64", is_gt; fetch_min = 
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let mut cells = device.upload(&[0_u64])?;
+/// let mut cells = device.upload(&[0_u64])?;
 /// count(&device, Shape::new(2, 32), &mut cells)?;
 /// assert_eq!(device.to_vec(&cells)?, [64]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -652,7 +652,7 @@ pub fn add<T: AtomicNumber>(cell: impl Cell<T>, value: T) -> T {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let mut cells = device.upload(&[5_u32])?;
+/// let mut cells = device.upload(&[5_u32])?;
 /// largest(&device, Shape::new(1, 32), &mut cells)?;
 /// assert_eq!(device.to_vec(&cells)?, [31]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -674,7 +674,7 @@ pub fn max<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let mut cells = device.upload(&[0_i32])?;
+/// let mut cells = device.upload(&[0_i32])?;
 /// smallest(&device, Shape::new(1, 32), &mut cells)?;
 /// assert_eq!(device.to_vec(&cells)?, [-26]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -699,7 +699,7 @@ pub fn min<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let (x, mut cells) = (device.upload(&[0.5, 2.5, 1.5])?, device.zeros(1)?);
+/// let (x, mut cells) = (device.upload(&[0.5, 2.5, 1.5])?, device.zeros(1)?);
 /// // SAFETY: `x` has one element per thread, and `cells` one.
 /// unsafe { largest(&device, Shape::new(1, 3), &x, &mut cells)? };
 /// assert_eq!(f64::from_bits(device.to_vec(&cells)?[0]), 2.5);
@@ -922,7 +922,7 @@ pub fn store<T: Word>(cell: impl Cell<T>, value: T, order: Ordering, scope: Scop
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let mut cells = device.upload(&[0_u32, 0])?;
+/// let mut cells = device.upload(&[0_u32, 0])?;
 /// one_wins(&device, Shape::new(1, 32), &mut cells)?;
 /// assert_eq!(device.to_vec(&cells)?[1], 1);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
