@@ -205,7 +205,7 @@ pub enum Address {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let mut cells = device.upload(&[0_u32, 5])?;
+/// let mut cells = device.upload(&[0_u32, 5])?;
 /// count(&device, Shape::new(1, 32), &mut cells)?;
 /// assert_eq!(device.to_vec(&cells)?, [32, 37]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -279,7 +279,7 @@ operations! {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut cells = device.upload(&[0.0_f32])?;
+    /// let mut cells = device.upload(&[0.0_f32])?;
     /// sum(&device, Shape::new(1, 32), &mut cells)?;
     /// assert_eq!(device.to_vec(&cells)?, [496.0]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -296,7 +296,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[1.0])?;
+        /// let mut cells = device.upload(&[1.0])?;
         /// sum(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [17.0]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -314,7 +314,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[7_u32, 0])?;
+        /// let mut cells = device.upload(&[7_u32, 0])?;
         /// pass_on(&device, Shape::new(1, 32), &mut cells)?;
         /// let cells = device.to_vec(&cells)?;
         /// assert_eq!(cells[0] + cells[1], 7 + (0..32).sum::<u32>());
@@ -344,7 +344,7 @@ operations! {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut cells = device.upload(&[0_u64])?;
+    /// let mut cells = device.upload(&[0_u64])?;
     /// flags(&device, Shape::new(1, 32), &mut cells)?;
     /// assert_eq!(device.to_vec(&cells)?, [0xffff_ffff]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -361,7 +361,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[5_u32])?;
+        /// let mut cells = device.upload(&[5_u32])?;
         /// largest(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [31]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -378,7 +378,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[5_i64])?;
+        /// let mut cells = device.upload(&[5_i64])?;
         /// smallest(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [-31]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -395,7 +395,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[u32::MAX])?;
+        /// let mut cells = device.upload(&[u32::MAX])?;
         /// clear(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [0xffff_0000]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -412,7 +412,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[0_u32])?;
+        /// let mut cells = device.upload(&[0_u32])?;
         /// set(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [0xffff]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -429,7 +429,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[0xffff_u32])?;
+        /// let mut cells = device.upload(&[0xffff_u32])?;
         /// toggle(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [0xffff_0000]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -502,7 +502,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[0_u32])?;
+        /// let mut cells = device.upload(&[0_u32])?;
         /// count(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [32 % 10]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -519,7 +519,7 @@ operations! {
         /// }
         ///
         /// # let device = Emulator::default();
-        /// # let mut cells = device.upload(&[35_u32])?;
+        /// let mut cells = device.upload(&[35_u32])?;
         /// count_down(&device, Shape::new(1, 32), &mut cells)?;
         /// assert_eq!(device.to_vec(&cells)?, [3]);
         /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -570,7 +570,7 @@ pub trait AtomicFloat: Word {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut cells = device.upload(&[f32::NEG_INFINITY])?;
+    /// let mut cells = device.upload(&[f32::NEG_INFINITY])?;
     /// largest(&device, Shape::new(1, 32), &mut cells)?;
     /// assert_eq!(device.to_vec(&cells)?, [-9.0]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -588,7 +588,7 @@ pub trait AtomicFloat: Word {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut cells = device.upload(&[f32::INFINITY])?;
+    /// let mut cells = device.upload(&[f32::INFINITY])?;
     /// smallest(&device, Shape::new(1, 32), &mut cells)?;
     /// assert_eq!(device.to_vec(&cells)?, [-40.0]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -654,7 +654,7 @@ extremes!(f64: u64, reg64, fetch_max = "max.s64", "min.u64", is_gt; fetch_min = 
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let mut cells = device.upload(&[0_u64])?;
+/// let mut cells = device.upload(&[0_u64])?;
 /// count(&device, Shape::new(2, 32), &mut cells)?;
 /// assert_eq!(device.to_vec(&cells)?, [64]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -676,7 +676,7 @@ pub fn add<T: AtomicNumber>(cell: impl Cell<T>, value: T) -> T {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let mut cells = device.upload(&[5_u32])?;
+/// let mut cells = device.upload(&[5_u32])?;
 /// largest(&device, Shape::new(1, 32), &mut cells)?;
 /// assert_eq!(device.to_vec(&cells)?, [31]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -698,7 +698,7 @@ pub fn max<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let mut cells = device.upload(&[0_i32])?;
+/// let mut cells = device.upload(&[0_i32])?;
 /// smallest(&device, Shape::new(1, 32), &mut cells)?;
 /// assert_eq!(device.to_vec(&cells)?, [-26]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -723,7 +723,7 @@ pub fn min<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let (x, mut cells) = (device.upload(&[0.5, 2.5, 1.5])?, device.zeros(1)?);
+/// let (x, mut cells) = (device.upload(&[0.5, 2.5, 1.5])?, device.zeros(1)?);
 /// // SAFETY: `x` has one element per thread, and `cells` one.
 /// unsafe { largest(&device, Shape::new(1, 3), &x, &mut cells)? };
 /// assert_eq!(f64::from_bits(device.to_vec(&cells)?[0]), 2.5);
@@ -954,7 +954,7 @@ pub fn store<T: Word>(cell: impl Cell<T>, value: T, order: Ordering, scope: Scop
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let mut cells = device.upload(&[0_u32, 0])?;
+/// let mut cells = device.upload(&[0_u32, 0])?;
 /// one_wins(&device, Shape::new(1, 32), &mut cells)?;
 /// assert_eq!(device.to_vec(&cells)?[1], 1);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())

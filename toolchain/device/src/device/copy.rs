@@ -21,7 +21,7 @@
 //!
 //! # let device = Emulator::default();
 //! # let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
-//! # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+//! let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
 //! // SAFETY: `x` has 128 elements, and `y` one per thread.
 //! unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
 //! assert_eq!(device.to_vec(&y)?[..3], [127.0, 126.0, 125.0]);
@@ -53,7 +53,7 @@ use super::{DeviceCopy, Global, GlobalMut, Shared, Word};
 ///
 /// # let device = Emulator::default();
 /// # let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
-/// # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+/// let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
 /// // SAFETY: `x` has 128 elements, and `y` one per thread.
 /// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
 /// assert_eq!(device.to_vec(&y)?[..3], [127.0, 126.0, 125.0]);
@@ -112,7 +112,7 @@ impl<T: Word> Shared<T> {
     ///
     /// # let device = Emulator::default();
     /// # let x: Vec<f32> = (0..64).map(|i| i as f32).collect();
-    /// # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+    /// let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
     /// // SAFETY: `x` has 64 elements, and `y` one per thread.
     /// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
     /// assert_eq!(device.to_vec(&y)?[..3], [63.0, 62.0, 61.0]);
@@ -172,7 +172,7 @@ impl<T: Word> Shared<T> {
     ///
     /// # let device = Emulator::default();
     /// # let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
-    /// # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+    /// let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
     /// // SAFETY: `x` has 128 elements, and `y` one per thread.
     /// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
     /// assert_eq!(device.to_vec(&y)?[..3], [127.0, 126.0, 125.0]);
@@ -209,7 +209,7 @@ impl Shared<u32> {
     ///
     /// # let device = Emulator::default();
     /// # let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
-    /// # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+    /// let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
     /// // SAFETY: `x` has 128 elements, and `y` one per thread.
     /// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
     /// assert_eq!(device.to_vec(&y)?[..3], [127.0, 126.0, 125.0]);
@@ -262,7 +262,7 @@ impl Shared<u32> {
 ///
 /// # let device = Emulator::default();
 /// # let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
-/// # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+/// let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
 /// // SAFETY: `x` has 128 elements, and `y` one per thread.
 /// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
 /// assert_eq!(device.to_vec(&y)?[..3], [127.0, 126.0, 125.0]);
@@ -298,7 +298,7 @@ pub fn commit() {
 ///
 /// # let device = Emulator::default();
 /// # let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
-/// # let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
+/// let (x, mut y) = (device.upload(&x)?, device.zeros(32)?);
 /// // SAFETY: `x` has 128 elements, and `y` one per thread.
 /// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
 /// assert_eq!(device.to_vec(&y)?[..3], [127.0, 126.0, 125.0]);

@@ -16,7 +16,7 @@
 //! }
 //!
 //! # let device = Emulator::default();
-//! # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.upload(&[0.5; 4])?);
+//! let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.upload(&[0.5; 4])?);
 //! // SAFETY: both vectors have one element per thread.
 //! unsafe { axpy(&device, Shape::new(1, 4), 2.0, &x, &mut y)? };
 //! assert_eq!(device.to_vec(&y)?, [2.5, 4.5, 6.5, 8.5]);
@@ -50,7 +50,7 @@ use super::DeviceCopy;
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.zeros(4)?);
+/// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.zeros(4)?);
 /// // SAFETY: all indices are within the buffers.
 /// unsafe { double(&device, Shape::new(1, 4), &x, &mut y)? };
 /// assert_eq!(device.to_vec(&y)?, [2.0, 4.0, 6.0, 8.0]);
@@ -74,7 +74,7 @@ pub struct Global<T> {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let mut x = device.upload(&[1.0, 2.0, 3.0, 4.0])?;
+/// let mut x = device.upload(&[1.0, 2.0, 3.0, 4.0])?;
 /// // SAFETY: `x` has one element per thread.
 /// unsafe { scale(&device, Shape::new(1, 4), &mut x)? };
 /// assert_eq!(device.to_vec(&x)?, [10.0, 20.0, 30.0, 40.0]);
@@ -202,7 +202,7 @@ impl<T: DeviceCopy> Global<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.zeros(2)?);
+    /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.zeros(2)?);
     /// // SAFETY: all indices are within the buffers.
     /// unsafe { rest(&device, Shape::new(1, 2), &x, &mut y)? };
     /// assert_eq!(device.to_vec(&y)?, [3.0, 4.0]);
@@ -233,7 +233,7 @@ impl<T: DeviceCopy> Global<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.zeros(4)?);
+    /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.zeros(4)?);
     /// // SAFETY: all indices are within the buffers.
     /// unsafe { copy(&device, Shape::new(1, 4), &x, &mut y)? };
     /// assert_eq!(device.to_vec(&y)?, [1.0, 2.0, 3.0, 4.0]);
@@ -260,7 +260,7 @@ impl<T: DeviceCopy> Global<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 5.0])?, device.zeros(2)?);
+    /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 5.0])?, device.zeros(2)?);
     /// // SAFETY: all indices are within the buffers.
     /// unsafe { sums(&device, Shape::new(1, 2), &x, &mut y)? };
     /// assert_eq!(device.to_vec(&y)?, [10.0, 5.0]);
@@ -348,7 +348,7 @@ impl<T: DeviceCopy> Global<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.zeros(4)?);
+    /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0])?, device.zeros(4)?);
     /// // SAFETY: all indices are within the buffers.
     /// unsafe { copy(&device, Shape::new(1, 4), &x, &mut y)? };
     /// assert_eq!(device.to_vec(&y)?, [1.0, 2.0, 3.0, 4.0]);
@@ -398,7 +398,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut x = device.upload(&[1_u32, 2, 3])?;
+    /// let mut x = device.upload(&[1_u32, 2, 3])?;
     /// // SAFETY: all indices are within the buffer.
     /// unsafe { square(&device, Shape::new(1, 3), &mut x)? };
     /// assert_eq!(device.to_vec(&x)?, [1, 4, 9]);
@@ -424,7 +424,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut x = device.upload(&[1_u32, 2, 3])?;
+    /// let mut x = device.upload(&[1_u32, 2, 3])?;
     /// // SAFETY: all indices are within the buffer.
     /// unsafe { fill(&device, Shape::new(1, 3), &mut x)? };
     /// assert_eq!(device.to_vec(&x)?, [7, 7, 7]);
@@ -455,7 +455,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut x = device.upload(&[0_u32, 4, 5, 7])?;
+    /// let mut x = device.upload(&[0_u32, 4, 5, 7])?;
     /// // SAFETY: all indices are within the buffer.
     /// unsafe { any_odd(&device, Shape::new(1, 3), &mut x)? };
     /// assert_eq!(device.to_vec(&x)?, [1, 4, 5, 7]);
@@ -492,7 +492,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut x = device.upload(&[0_u32, 4, 5, 7])?;
+    /// let mut x = device.upload(&[0_u32, 4, 5, 7])?;
     /// // SAFETY: all indices are within the buffer.
     /// unsafe { any_odd(&device, Shape::new(1, 3), &mut x)? };
     /// assert_eq!(device.to_vec(&x)?, [1, 4, 5, 7]);
@@ -526,7 +526,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut x = device.upload(&[0_u32; 8])?;
+    /// let mut x = device.upload(&[0_u32; 8])?;
     /// // SAFETY: all indices are within the buffer.
     /// unsafe { fill(&device, Shape::new(1, 2), &mut x)? };
     /// assert_eq!(device.to_vec(&x)?, [1, 2, 3, 0, 1, 2, 3, 1]);

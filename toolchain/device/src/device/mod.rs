@@ -34,7 +34,7 @@
 //! }
 //!
 //! # let device = Emulator::default();
-//! # let (x, mut y) = (device.upload(&[1.0, 2.0])?, device.upload(&[0.5; 2])?);
+//! let (x, mut y) = (device.upload(&[1.0, 2.0])?, device.upload(&[0.5; 2])?);
 //! // SAFETY: both vectors have n elements.
 //! unsafe { axpy(&device, Shape::cover(2, 32), 2, 2.0, &x, &mut y)? };
 //! assert_eq!(device.to_vec(&y)?, [2.5, 4.5]);

@@ -37,7 +37,7 @@ use super::{DeviceCopy, Element, Global, GlobalMut, Shared};
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
+/// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
 /// // SAFETY: both matrices have 2 · 3 elements.
 /// unsafe { double(&device, Shape::new(1, Dim3 { x: 3, y: 2, z: 1 }), &x, &mut y)? };
 /// assert_eq!(device.to_vec(&y)?, [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
@@ -65,7 +65,7 @@ macro_rules! rows {
             /// }
             ///
             /// # let device = Emulator::default();
-            /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
+            /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
             /// // SAFETY: both matrices have 2 · 3 elements.
             /// unsafe { transpose(&device, Shape::new(1, Dim3 { x: 3, y: 2, z: 1 }), &x, &mut y)? };
             /// assert_eq!(device.to_vec(&y)?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
@@ -91,7 +91,7 @@ macro_rules! rows {
             /// }
             ///
             /// # let device = Emulator::default();
-            /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
+            /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
             /// // SAFETY: both matrices have 2 · 3 elements.
             /// unsafe { row_sums(&device, Shape::new(1, Dim3 { x: 3, y: 2, z: 1 }), &x, &mut y)? };
             /// assert_eq!(device.to_vec(&y)?[..2], [6.0, 15.0]);
@@ -123,7 +123,7 @@ macro_rules! rows {
             /// }
             ///
             /// # let device = Emulator::default();
-            /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
+            /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
             /// // SAFETY: both matrices have 2 · 3 elements.
             /// unsafe { transpose(&device, Shape::new(1, Dim3 { x: 3, y: 2, z: 1 }), &x, &mut y)? };
             /// assert_eq!(device.to_vec(&y)?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
@@ -160,7 +160,7 @@ macro_rules! written_rows {
             /// }
             ///
             /// # let device = Emulator::default();
-            /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
+            /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
             /// // SAFETY: both matrices have 2 · 3 elements.
             /// unsafe { transpose(&device, Shape::new(1, Dim3 { x: 3, y: 2, z: 1 }), &x, &mut y)? };
             /// assert_eq!(device.to_vec(&y)?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);

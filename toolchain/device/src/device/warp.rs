@@ -14,7 +14,7 @@
 //! }
 //!
 //! # let device = Emulator::default();
-//! # let (x, mut sums) = (device.upload(&[0.5; 64])?, device.zeros(64)?);
+//! let (x, mut sums) = (device.upload(&[0.5; 64])?, device.zeros(64)?);
 //! add(&device, Shape::new(1, 64), 64, &x, &mut sums)?;
 //! assert_eq!(device.to_vec(&sums)?, [16.0; 64]);
 //! # Ok::<(), warpkov_device::emulator::EmulatorError>(())

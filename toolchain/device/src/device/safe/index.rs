@@ -91,7 +91,7 @@ pub struct Len<'n, N = u32> {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let (x, mut out) = (device.upload(&[5, 6, 7])?, device.zeros(3)?);
+/// let (x, mut out) = (device.upload(&[5, 6, 7])?, device.zeros(3)?);
 /// shift(&device, Shape::cover(3, 32), 3, &x, &mut out)?;
 /// assert_eq!(device.to_vec(&out)?, [6, 7, 0]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -378,7 +378,7 @@ impl<'n, M> Own<'n, M> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut out) = (device.upload(&[1.0, 3.0])?, device.zeros(2)?);
+    /// let (x, mut out) = (device.upload(&[1.0, 3.0])?, device.zeros(2)?);
     /// halve(&device, Shape::cover(2, 32), 2, &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?, [0.5, 1.5]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -494,7 +494,7 @@ impl<'n, N: Count> Len<'n, N> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (at, x, mut out) = (device.upload(&[2, 0])?, device.upload(&[1.0, 2.0, 3.0])?, device.zeros(2)?);
+    /// let (at, x, mut out) = (device.upload(&[2, 0])?, device.upload(&[1.0, 2.0, 3.0])?, device.zeros(2)?);
     /// gather(&device, Shape::cover(2, 32), 2, 3, &at, &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?, [3.0, 1.0]);
     ///
@@ -524,7 +524,7 @@ impl<'n, N: Count> Len<'n, N> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut out) = (device.upload(&[1; 40])?, device.zeros(40)?);
+    /// let (x, mut out) = (device.upload(&[1; 40])?, device.zeros(40)?);
     /// sums(&device, Shape::cover(40, 32), 40, &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?, [40; 40]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -779,7 +779,7 @@ impl<'n, N: Count> Len<'n, N> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut out) = (device.upload(&[1; 40])?, device.zeros(32)?);
+    /// let (x, mut out) = (device.upload(&[1; 40])?, device.zeros(32)?);
     /// sums(&device, Shape::new(1, 32), 40, &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?, [40; 32]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -800,7 +800,7 @@ impl<'n, N: Count> Len<'n, N> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut out) = (device.upload(&[1; 40])?, device.zeros(2)?);
+    /// let (x, mut out) = (device.upload(&[1; 40])?, device.zeros(2)?);
     /// sums(&device, Shape::new(2, 64), 40, &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?, [40; 2]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -1003,7 +1003,7 @@ impl<'r, 'c> Area<'r, 'c> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4, 5, 6])?, device.zeros(6)?);
+    /// let (x, mut out) = (device.upload(&[1, 2, 3, 4, 5, 6])?, device.zeros(6)?);
     /// transpose(&device, Shape::new(1, 32), 3, 2, &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?, [1, 4, 2, 5, 3, 6]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())

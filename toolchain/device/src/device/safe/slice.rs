@@ -58,7 +58,7 @@ impl<T: Element> Slice<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
     /// read(&device, Shape::new(1, 32), &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?, [4; 32]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -79,7 +79,7 @@ impl<T: Element> Slice<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
     /// read(&device, Shape::new(1, 32), &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?, [0; 32]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -100,7 +100,7 @@ impl<T: Element> Slice<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
     /// read(&device, Shape::new(1, 32), &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?[2..6], [3, 4, 1, 2]);
     ///
@@ -129,7 +129,7 @@ impl<T: Element> Slice<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
     /// read(&device, Shape::new(1, 32), &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?[2..6], [3, 4, 1, 2]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -155,7 +155,7 @@ impl<T: Element> Slice<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
     /// read(&device, Shape::new(1, 32), &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?, [234; 32]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -180,7 +180,7 @@ impl<T: Element> Slice<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
     /// read(&device, Shape::new(1, 32), &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?, [5; 32]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -247,7 +247,7 @@ impl<T: Element> Slice<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
     /// read(&device, Shape::new(1, 32), &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?, [10; 32]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -267,7 +267,7 @@ impl<T: Element> Slice<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
+    /// let (x, mut out) = (device.upload(&[1, 2, 3, 4])?, device.zeros(32)?);
     /// read(&device, Shape::new(1, 32), &x, &mut out)?;
     /// assert_eq!(device.to_vec(&out)?, [6; 32]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -335,7 +335,7 @@ pub struct Atomics<T> {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let mut cells = device.upload(&[0_u32, 5])?;
+/// let mut cells = device.upload(&[0_u32, 5])?;
 /// count(&device, Shape::new(1, 32), &mut cells)?;
 /// assert_eq!(device.to_vec(&cells)?, [0, 37]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -356,7 +356,7 @@ impl<T: Word> Atomics<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut cells = device.upload(&[0_u32, 5])?;
+    /// let mut cells = device.upload(&[0_u32, 5])?;
     /// count(&device, Shape::new(1, 32), &mut cells)?;
     /// assert_eq!(device.to_vec(&cells)?, [2, 5]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -379,7 +379,7 @@ impl<T: Word> Atomics<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut cells = device.upload(&[0_u32, 5])?;
+    /// let mut cells = device.upload(&[0_u32, 5])?;
     /// count(&device, Shape::new(1, 32), &mut cells)?;
     /// assert_eq!(device.to_vec(&cells)?, [32, 5]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -400,7 +400,7 @@ impl<T: Word> Atomics<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut cells = device.upload(&[0_u32, 5])?;
+    /// let mut cells = device.upload(&[0_u32, 5])?;
     /// count(&device, Shape::new(1, 32), &mut cells)?;
     /// assert_eq!(device.to_vec(&cells)?, [0, 37]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -427,7 +427,7 @@ impl<T: Word> Atomics<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut cells = device.upload(&[0_u32, 5])?;
+    /// let mut cells = device.upload(&[0_u32, 5])?;
     /// count(&device, Shape::new(1, 32), &mut cells)?;
     /// assert_eq!(device.to_vec(&cells)?, [32, 37]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())

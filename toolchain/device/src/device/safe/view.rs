@@ -116,7 +116,7 @@ impl<T: Element, const K: usize> Item for [T; K] {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
+/// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
 /// double(&device, Shape::cover(3, 32), 3, &x, &mut y)?;
 /// assert_eq!(device.to_vec(&y)?, [2.0, 4.0, 6.0]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -139,7 +139,7 @@ pub struct In<'n, T: Item> {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
+/// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
 /// add(&device, Shape::cover(3, 32), 3, &x, &mut y)?;
 /// assert_eq!(device.to_vec(&y)?, [11.0, 12.0, 13.0]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -162,7 +162,7 @@ pub struct Out<'n, T: Item, M: Mapping = ByThread> {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
+/// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
 /// negate(&device, Shape::new(1, 32), 2, 3, &x, &mut y)?;
 /// assert_eq!(device.to_vec(&y)?[..4], [-1.0, -2.0, -3.0, -4.0]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -185,7 +185,7 @@ pub struct In2<'r, 'c, T: Item> {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
+/// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
 /// add(&device, Shape::new(1, 32), 2, 3, &x, &mut y)?;
 /// assert_eq!(device.to_vec(&y)?[..4], [11.0, 12.0, 13.0, 14.0]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -210,7 +210,7 @@ pub struct Out2<'r, 'c, T: Item, M: Mapping = ByThread> {
 ///
 /// # let device = Emulator::default();
 /// let at = IndexBuffer::upload(&device, &[2, 0], 3)?;
-/// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.zeros(2)?);
+/// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.zeros(2)?);
 /// gather(&device, Shape::cover(2, 32), 2, 3, &at, &x, &mut y)?;
 /// assert_eq!(device.to_vec(&y)?, [3.0, 1.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -233,7 +233,7 @@ pub struct Indices<'n, 'm> {
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let (x, mut counts) = (device.upload(&[0, 4, 5, 6, 7])?, device.zeros(2)?);
+/// let (x, mut counts) = (device.upload(&[0, 4, 5, 6, 7])?, device.zeros(2)?);
 /// histogram(&device, Shape::cover(5, 32), 5, 2, &x, &mut counts)?;
 /// assert_eq!(device.to_vec(&counts)?, [3, 2]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -305,7 +305,7 @@ impl<'n, T: Item> In<'n, T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
+    /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
     /// double(&device, Shape::cover(3, 32), 3, &x, &mut y)?;
     /// assert_eq!(device.to_vec(&y)?, [2.0, 4.0, 6.0]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -329,7 +329,7 @@ impl<'n, T: Item> In<'n, T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
+    /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
     /// double(&device, Shape::cover(3, 32), 3, &x, &mut y)?;
     /// assert_eq!(device.to_vec(&y)?, [2.0, 4.0, 6.0]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -359,7 +359,7 @@ impl<'n, T: Item, M: Mapping> Out<'n, T, M> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
+    /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
     /// copy(&device, Shape::cover(3, 32), 3, &x, &mut y)?;
     /// assert_eq!(device.to_vec(&y)?, [1.0, 2.0, 3.0]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -386,7 +386,7 @@ impl<'n, T: Item, M: OneThread> Out<'n, T, M> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
+    /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.upload(&[10.0; 3])?);
     /// add(&device, Shape::cover(3, 32), 3, &x, &mut y)?;
     /// assert_eq!(device.to_vec(&y)?, [11.0, 12.0, 13.0]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -412,7 +412,7 @@ impl<'r, 'c, T: Item> In2<'r, 'c, T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
+    /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
     /// negate(&device, Shape::new(1, 32), 2, 3, &x, &mut y)?;
     /// assert_eq!(device.to_vec(&y)?[..4], [-1.0, -2.0, -3.0, -4.0]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -437,7 +437,7 @@ impl<'r, 'c, T: Item> In2<'r, 'c, T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
+    /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
     /// row_sums(&device, Shape::new(1, 32), 2, 3, &x, &mut y)?;
     /// assert_eq!(device.to_vec(&y)?[..2], [6.0, 15.0]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -466,7 +466,7 @@ macro_rules! cells_of_threads {
             /// }
             ///
             /// # let device = Emulator::default();
-            /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
+            /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
             /// add(&device, Shape::new(1, 32), 2, 3, &x, &mut y)?;
             /// assert_eq!(device.to_vec(&y)?[..4], [11.0, 12.0, 13.0, 14.0]);
             /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -490,7 +490,7 @@ macro_rules! cells_of_threads {
             /// }
             ///
             /// # let device = Emulator::default();
-            /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
+            /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.upload(&[10.0; 6])?);
             /// negate(&device, Shape::new(1, 32), 2, 3, &x, &mut y)?;
             /// assert_eq!(device.to_vec(&y)?[..4], [-1.0, -2.0, -3.0, -4.0]);
             /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -520,7 +520,7 @@ impl<'n, 'm> Indices<'n, 'm> {
     ///
     /// # let device = Emulator::default();
     /// let at = IndexBuffer::upload(&device, &[2, 0], 3)?;
-    /// # let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.zeros(2)?);
+    /// let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0])?, device.zeros(2)?);
     /// gather(&device, Shape::cover(2, 32), 2, 3, &at, &x, &mut y)?;
     /// assert_eq!(device.to_vec(&y)?, [3.0, 1.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -546,7 +546,7 @@ impl<'n, T: AtomicNumber> Counters<'n, T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let (x, mut counts) = (device.upload(&[0, 4, 5, 6, 7])?, device.zeros(2)?);
+    /// let (x, mut counts) = (device.upload(&[0, 4, 5, 6, 7])?, device.zeros(2)?);
     /// histogram(&device, Shape::cover(5, 32), 5, 2, &x, &mut counts)?;
     /// assert_eq!(device.to_vec(&counts)?, [3, 2]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -603,7 +603,7 @@ impl<T: Item> PerThread<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut x = device.upload(&[100; 32])?;
+    /// let mut x = device.upload(&[100; 32])?;
     /// increment(&device, Shape::new(1, 32), &mut x)?;
     /// assert_eq!(device.to_vec(&x)?[..3], [100, 101, 102]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
@@ -625,7 +625,7 @@ impl<T: Item> PerThread<T> {
     /// }
     ///
     /// # let device = Emulator::default();
-    /// # let mut x = device.upload(&[100; 32])?;
+    /// let mut x = device.upload(&[100; 32])?;
     /// increment(&device, Shape::new(1, 32), &mut x)?;
     /// assert_eq!(device.to_vec(&x)?[..3], [100, 101, 102]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
