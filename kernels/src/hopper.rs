@@ -1,10 +1,11 @@
-//! Kernels for GPUs of compute capability 9.0 and newer: clusters, bulk copies. Each shows one primitive; the test suite runs them under emulation
+//! Kernels for GPUs of compute capability 9.0 and newer: clusters, bulk copies, tensor maps. Each shows one primitive; the test suite runs them under emulation
 //! and on such GPUs.
 
 use atomic::{AtomicNumber, Ordering, Scope};
 use warpkov_device::device::half::F16;
 use warpkov_device::device::mbarrier::{Mbarrier, fence_init};
-use warpkov_device::device::{Global, GlobalMut, Named, Real, Word, atomic, bulk, cluster, kernel, thread};
+use warpkov_device::device::tensor::swizzled;
+use warpkov_device::device::{Global, GlobalMut, Named, Real, TensorMap, Word, atomic, bulk, cluster, kernel, thread};
 use warpkov_device::shared_array;
 
 /// Bins of one block in [`cluster_histogram`].
@@ -187,4 +188,45 @@ pub fn bulk_rows(x: Global<F16>, order: Global<u32>, out: GlobalMut<F16>) {
     bulk::store(out, 64 * other as usize, rows, 64 * other, 64);
     bulk::commit();
     bulk::wait::<0>();
+}
+
+/// The tile of a tensor that begins at (x, y, z), of 256 elements in the order of the tile. Elements outside of the tensor are 0.
+///
+/// - *Thread mapping*: one block; one thread per element.
+/// - *Shared memory*: 2 KiB, static. *Barriers*: one of the block. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `tensor` | any; a tile of 256 elements | |
+/// | `x` | | a multiple of 4 |
+/// | `swizzled_tile` | | 1 if the tile is swizzled |
+/// | `out` | 256 | |
+#[kernel(sm = 90, R = [1, 2, 3], requires(out.len() >= 256, shape.grid == 1, shape.block == 256, shape.dimensions == 1))]
+pub fn tensor_tile<const R: usize>(
+    tensor: TensorMap<f32, R>,
+    x: i32,
+    y: i32,
+    z: i32,
+    swizzled_tile: u32,
+    out: GlobalMut<f32>,
+) {
+    let tile = shared_array!(tensor_tile: f32; 512).aligned::<1024>();
+    let (t, full) = (thread::thread_idx_x(), Mbarrier::at(shared_array!(tensor_full: u64; 1), 0));
+    if t == 0 {
+        full.init(1);
+        fence_init();
+        full.arrive_expecting(1024);
+        let mut at = [0; R];
+        for (axis, from) in [x, y, z].into_iter().enumerate() {
+            if axis < R {
+                at[axis] = from;
+            }
+        }
+        tensor.load(tile, 0, at, full);
+    }
+    thread::sync_threads();
+    full.wait(0);
+    out.set(t as usize, tile.get(if swizzled_tile == 1 { swizzled(4 * t) / 4 } else { t }));
 }

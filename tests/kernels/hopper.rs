@@ -2,7 +2,7 @@
 
 use warpkov_device::device::half::F16;
 use warpkov_device::device::{Named, Word};
-use warpkov_device::launch::{Device, Shape};
+use warpkov_device::launch::{Device, Shape, Swizzle, Tensor, TensorError};
 use warpkov_kernels::hopper;
 use warpkov_runtime::device::{AnyDevice, DeviceError};
 
@@ -16,6 +16,7 @@ pub fn add(suite: &mut Suite) {
     suite.add("cluster_histogram", histogram);
     suite.add("bulk_axpy", axpy);
     suite.add("bulk_rows", rows);
+    suite.add("tensor_tile", tile);
 }
 
 /// Whether the device runs such kernels. The launch on an older one is an error.
@@ -92,4 +93,60 @@ fn rows(device: &AnyDevice, _: usize) -> Outcome {
     let bits = |x: &[F16]| x.iter().map(|x| x.to_bits()).collect::<Vec<u16>>();
     let expected: Vec<F16> = order.iter().flat_map(|&row| x[64 * row as usize..][..64].iter().copied()).collect();
     same("rows", &bits(&device.to_vec(&out)?), &bits(&expected))
+}
+
+/// Tiles inside and across the bounds of tensors, in each order.
+fn tile(device: &AnyDevice, _: usize) -> Outcome {
+    let x: Vec<f32> = (1..=6000).map(|i| i as f32).collect();
+    let (buffer, mut out) = (device.upload(&x)?, device.zeros::<f32>(256)?);
+    let expected = |sizes: [i32; 3], tile: [i32; 3], at: [i32; 3]| {
+        (0..256).map(move |i| {
+            let place = [at[0] + i % tile[0], at[1] + i / tile[0] % tile[1], at[2] + i / (tile[0] * tile[1])];
+            let inside = (0..3).all(|axis| (0..sizes[axis]).contains(&place[axis]));
+            if inside { ((place[2] * sizes[1] + place[1]) * sizes[0] + place[0] + 1) as f32 } else { 0.0 }
+        })
+    };
+    for at in [[0, 0, 0], [4, 1, 1], [-4, -2, -1], [88, 45, 9], [5000, -100, 3]] {
+        let [x, y, z] = at;
+        let one = Tensor::new(&buffer, [5999], [256], Swizzle::None)?;
+        // SAFETY: `out` has 256 elements, and the tile as many.
+        let launched = unsafe { hopper::tensor_tile(device, Shape::new(1, 256), one, x, y, z, 0, &mut out) };
+        if !runs(device, launched)? {
+            return Ok(());
+        }
+        same("1-D", &device.to_vec(&out)?, &expected([5999, 1, 1], [256, 1, 1], [x, 0, 0]).collect::<Vec<f32>>())?;
+        for (swizzle, swizzled) in [(Swizzle::None, 0), (Swizzle::B128, 1)] {
+            let two = Tensor::new(&buffer, [100, 50], [32, 8], swizzle)?;
+            // SAFETY: as above.
+            unsafe { hopper::tensor_tile(device, Shape::new(1, 256), two, x, y, z, swizzled, &mut out)? };
+            same("2-D", &device.to_vec(&out)?, &expected([100, 50, 1], [32, 8, 1], [x, y, 0]).collect::<Vec<f32>>())?;
+        }
+        let three = Tensor::new(&buffer, [20, 30, 10], [8, 8, 4], Swizzle::None)?;
+        // SAFETY: as above.
+        unsafe { hopper::tensor_tile(device, Shape::new(1, 256), three, x, y, z, 0, &mut out)? };
+        same("3-D", &device.to_vec(&out)?, &expected([20, 30, 10], [8, 8, 4], at).collect::<Vec<f32>>())?;
+    }
+    let refusals = [
+        (
+            Tensor::new(&buffer, [100, 61], [32, 8], Swizzle::None).err(),
+            TensorError::TooShort { len: 6000, needed: 6100 },
+        ),
+        (
+            Tensor::new(&buffer, [100, 60], [32, 257], Swizzle::None).err(),
+            TensorError::Tile { dimension: 1, extent: 257 },
+        ),
+        (
+            Tensor::new(&buffer, [100, 60], [30, 8], Swizzle::None).err(),
+            TensorError::Row { bytes: 120, swizzled: false },
+        ),
+        (
+            Tensor::new(&buffer, [100, 60], [64, 8], Swizzle::B128).err(),
+            TensorError::Row { bytes: 256, swizzled: true },
+        ),
+        (Tensor::new(&buffer, [99, 60], [32, 8], Swizzle::None).err(), TensorError::Stride { bytes: 396 }),
+    ];
+    match refusals.into_iter().find(|(found, expected)| found.as_ref() != Some(expected)) {
+        Some((found, expected)) => Err(format!("found {found:?}, expected {expected:?}").into()),
+        None => Ok(()),
+    }
 }

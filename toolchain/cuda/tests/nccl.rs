@@ -524,7 +524,7 @@ fn memory_of_dropped_buffers_is_used_again() {
     run(size, PATIENT, |gpu, _| {
         let address = |buffer: &GpuBuffer<u32>| match buffer.arg() {
             Arg::Buffer { address, .. } => address,
-            Arg::Scalar { .. } | Arg::Grid => unreachable!("the argument of a buffer"),
+            Arg::Scalar { .. } | Arg::Tensor(_) | Arg::Grid => unreachable!("the argument of a buffer"),
         };
         let one = gpu.upload(&[7_u32; 1 << 12]).unwrap();
         let (first, (free, _)) = (address(&one), gpu.memory().unwrap());

@@ -333,19 +333,27 @@ impl<'a> Kernel<'a> {
         let types: Vec<_> = self.parameters.iter().map(|parameter| &parameter.ty).collect();
         let mut flat = Vec::new();
         let parameters = self.parameters.iter().zip(&shapes);
-        let values =
-            parameters.map(|(Parameter { name, ty, .. }, shape)| shape.flatten(&quote! { #ty }, name, &mut flat));
-        let values: Vec<_> = values.collect();
+        let values: Vec<_> = parameters
+            .map(|(Parameter { name, ty, role }, shape)| match role {
+                Role::Tensor => {
+                    flat.push(quote! { #name: ::warpkov_device::device::parameter::TensorBytes });
+                    Value::AddressOf(flat.len() - 1)
+                }
+                _ => Value::Of(shape.flatten(&quote! { #ty }, name, &mut flat)),
+            })
+            .collect();
         let lifetimes: Vec<_> = self.signature.generics.lifetimes().collect();
         let entries = self.instances.iter().map(|instance| {
             let export = self.entry(instance);
             let aliases = self.aliases(instance);
+            let values = values.iter().map(|value| value.in_entry(&export));
             quote! {
                 // A dependency of the kernels that `warpkov-build` compiles contributes functions, not entry points.
                 #[cfg(not(warpkov_dependency))]
                 const _: () = {
                     #(#[allow(dead_code)] #aliases)*
                     #[unsafe(export_name = #export)]
+                    #[allow(unused_variables, improper_ctypes_definitions)]
                     unsafe extern "ptx-kernel" fn entry<#(#lifetimes),*>(#(#flat),*) {
                         // SAFETY: the caller of the launcher promises that all addresses are valid.
                         unsafe {
@@ -541,6 +549,33 @@ impl<'a> Kernel<'a> {
             }
         });
         aliases.collect()
+    }
+}
+
+/// What an entry point passes to its kernel for a parameter.
+enum Value {
+    /// An expression.
+    Of(Tokens),
+    /// The address of a parameter of the entry point, by its position. Rust passes parameters by value.
+    AddressOf(usize),
+}
+
+impl Value {
+    fn in_entry(&self, entry: &str) -> Tokens {
+        let at = match self {
+            Self::Of(value) => return value.clone(),
+            Self::AddressOf(at) => at,
+        };
+        // LLVM names parameters so.
+        let instructions = format!("mov.b64 {{0}}, {entry}_param_{at};\n\tcvta.param.u64 {{0}}, {{0}};");
+        quote! {
+            {
+                let address: u64;
+                // The entry point is one of an unsafe block. The instructions compute an address.
+                ::core::arch::asm!(#instructions, out(reg64) address, options(pure, nomem, nostack, preserves_flags));
+                address
+            }
+        }
     }
 }
 

@@ -19,6 +19,7 @@
 //! | [`copy`] | asynchronous copies from global to shared memory |
 //! | [`bulk`] | bulk copies between global and shared memory |
 //! | [`mbarrier`] | barriers in shared memory that count arrivals and bytes |
+//! | [`tensor`] | copies of tiles of a tensor |
 //! | [`mma`] | tensor cores |
 //! | [`math`] | fused multiply-add, exponential, approximate functions; [`Real`] has the elementary functions |
 //! | [`half`] | conversions between f16 and f32 |
@@ -56,6 +57,7 @@ pub mod parameter;
 pub mod rows;
 pub mod safe;
 pub mod shared;
+pub mod tensor;
 pub mod thread;
 pub mod warp;
 
@@ -67,6 +69,7 @@ pub use number::{DeviceCopy, Element, Named, Offset, Real, Word};
 pub use parameter::{Parameter, Scalars};
 pub use rows::Rows;
 pub use shared::Shared;
+pub use tensor::TensorMap;
 #[doc(hidden)]
 pub use warpkov_device_macros::__with_prefix;
 pub use warpkov_device_macros::{DeviceCopy, Parameter, kernel};
@@ -79,9 +82,9 @@ pub use bytemuck;
 /// What most kernels use: `use warpkov_device::device::prelude::*;`.
 pub mod prelude {
     pub use super::{
-        DeviceCopy, Element, Global, GlobalMut, GridGroup, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic,
-        block, bulk, cluster, copy, device_assert, device_println, grid, half, kernel, math, mma, shared, shared_array,
-        thread, warp,
+        DeviceCopy, Element, Global, GlobalMut, GridGroup, Named, Offset, Parameter, Real, Rows, Shared, TensorMap,
+        Word, atomic, block, bulk, cluster, copy, device_assert, device_println, grid, half, kernel, math, mma, shared,
+        shared_array, thread, warp,
     };
 }
 

@@ -16,6 +16,8 @@ use super::memory::Record;
 use super::phase::PhaseBarrier;
 use super::shared::words;
 use super::thread::{Block, Elements, Target, Thread, Wait};
+use crate::device::tensor::swizzled;
+use crate::launch::{Swizzle, TensorArg};
 
 /// The unit of sizes and addresses.
 const UNIT: usize = 16;
@@ -81,6 +83,53 @@ impl Piece {
             ptr::copy_nonoverlapping(bytes.as_ptr(), ptr::with_exposed_provenance_mut(self.address()), self.bytes());
             (self.first..self.first + self.count).for_each(|element| (*self.record).write(element));
         }
+    }
+}
+
+/// A tensor, and the kernel's parameter for it.
+#[derive(Clone, Copy)]
+pub struct Tile {
+    pub tensor: TensorArg,
+    pub name: &'static str,
+}
+
+impl Tile {
+    /// Elements of the tile.
+    pub fn elements(&self) -> u32 {
+        self.tensor.tile.iter().product()
+    }
+
+    /// The parts of the copy of a tile that begins at `at`, to the address `to`: runs of elements that are inside or outside of the
+    /// tensor, within chunks of 16 bytes of shared memory.
+    fn parts(&self, to: u32, at: [i32; 3]) -> Vec<Part> {
+        let TensorArg { address, element, sizes, tile, swizzle, .. } = self.tensor;
+        let mut parts: Vec<Part> = Vec::new();
+        for offset in 0..self.elements() {
+            let inner = [offset % tile[0], offset / tile[0] % tile[1], offset / (tile[0] * tile[1])];
+            let outer: [i64; 3] = std::array::from_fn(|axis| i64::from(at[axis]) + i64::from(inner[axis]));
+            let inside = (0..3).all(|axis| (0..i64::from(sizes[axis])).contains(&outer[axis]));
+            let first = (outer[2] * i64::from(sizes[1]) + outer[1]) * i64::from(sizes[0]) + outer[0];
+            let bytes = match swizzle {
+                Swizzle::None => element * offset,
+                Swizzle::B128 => swizzled(element * offset),
+            };
+            let next = Chunk { address: to + bytes, bytes: element };
+            if let Some(Part { to, from }) = parts.last_mut()
+                && from.is_some() == inside
+                && to.address + to.bytes == next.address
+                && !next.address.is_multiple_of(UNIT as u32)
+            {
+                to.bytes += element;
+                if let Some(from) = from {
+                    from.count += 1;
+                }
+                continue;
+            }
+            let record = ptr::with_exposed_provenance::<Record>(address as usize);
+            let piece = Piece { record, name: self.name, first: first as usize, count: 1, size: element as usize };
+            parts.push(Part { to: next, from: inside.then_some(piece) });
+        }
+        parts
     }
 }
 
@@ -387,6 +436,32 @@ impl Thread {
         self.check_bulk(to, &from, site);
         self.read_only(from.elements(), false, site);
         self.start_load(vec![Part { to, from: Some(from) }], barrier, site);
+    }
+
+    /// Starts a copy of a tile of a tensor.
+    #[track_caller]
+    pub(crate) fn load_tile(&self, to: Chunk, tile: &Tile, at: [i32; 3], barrier: u32) {
+        let site = Location::caller();
+        let unit = if tile.tensor.swizzle == Swizzle::B128 { 1024 } else { 128 };
+        if !to.address.is_multiple_of(unit) {
+            let place = self.shared_place(to.address, tile.tensor.element);
+            let hint = format!("such a tile begins at a multiple of {unit} bytes: `Shared::aligned` gives one");
+            raise(Kind::Misaligned { place, bytes: unit as usize }, hint, site);
+        }
+        let start = i64::from(at[0]) * i64::from(tile.tensor.element);
+        if start % UNIT as i64 != 0 {
+            let reason = format!("the tile begins at byte {start} of a row, which is no multiple of {UNIT}");
+            raise(
+                Kind::Bulk { reason },
+                "does the first coordinate count elements, and are they at a multiple of 16 bytes?",
+                site,
+            );
+        }
+        let parts = tile.parts(to.address, at);
+        for part in parts.iter().filter_map(|part| part.from.as_ref()) {
+            self.read_only(part.elements(), false, site);
+        }
+        self.start_load(parts, barrier, site);
     }
 
     /// Starts a copy of these parts.

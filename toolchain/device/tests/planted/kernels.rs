@@ -3,7 +3,7 @@
 use atomic::{AtomicNumber, Ordering, Scope};
 use warpkov_device::device::mbarrier::{Mbarrier, fence_init};
 use warpkov_device::device::{
-    Global, GlobalMut, GridGroup, atomic, bulk, cluster, copy, grid, kernel, shared, thread, warp,
+    Global, GlobalMut, GridGroup, TensorMap, atomic, bulk, cluster, copy, grid, kernel, shared, thread, warp,
 };
 use warpkov_device::shared_array;
 
@@ -1013,6 +1013,21 @@ pub fn bulk_result(broken: u32, y: GlobalMut<u32>, out: GlobalMut<u32>) {
     }
     thread::sync_threads();
     out.set(t as usize, y.get(t as usize)); // !
+}
+
+#[kernel(sm = 90)]
+pub fn tile_place(broken: u32, x: TensorMap<u32, 2>, y: GlobalMut<u32>) {
+    let tile = shared_array!(tile: u32; 160).aligned::<128>();
+    let (t, full) = (thread::thread_idx_x(), Mbarrier::at(shared_array!(full: u64; 1), 0));
+    if t == 0 {
+        full.init(1);
+        fence_init();
+        full.arrive_expecting(256);
+        x.load(tile, 4 * (broken & 1), [-4 + (broken >> 1) as i32, 6], full); // !
+    }
+    thread::sync_threads();
+    full.wait(0);
+    y.set(t as usize, tile.get(t));
 }
 
 // Overlapping launches.
