@@ -1,12 +1,13 @@
 //! Kernels for GPUs of compute capability 9.0 and newer. On older ones, their launches are errors that name the need.
 
-use warpkov_device::device::half::F16;
+use warpkov_device::device::half::{Bf16, F16};
+use warpkov_device::device::wgmma::Factor;
 use warpkov_device::device::{Named, Word};
-use warpkov_device::launch::{Device, Shape, Swizzle, Tensor, TensorError};
+use warpkov_device::launch::{Device, Dim3, Shape, Swizzle, Tensor, TensorError};
 use warpkov_kernels::hopper;
 use warpkov_runtime::device::{AnyDevice, DeviceError};
 
-use crate::check::same;
+use crate::check::{close, same};
 use crate::random::Random;
 use crate::{Outcome, Suite};
 
@@ -17,6 +18,9 @@ pub fn add(suite: &mut Suite) {
     suite.add("bulk_axpy", axpy);
     suite.add("bulk_rows", rows);
     suite.add("tensor_tile", tile);
+    suite.add("wgmma_tile", wgmma_tile);
+    suite.add("wgmma_matmul::F16", matmul::<F16>);
+    suite.add("wgmma_matmul::Bf16", matmul::<Bf16>);
 }
 
 /// Whether the device runs such kernels. The launch on an older one is an error.
@@ -149,4 +153,75 @@ fn tile(device: &AnyDevice, _: usize) -> Outcome {
         Some((found, expected)) => Err(format!("found {found:?}, expected {expected:?}").into()),
         None => Ok(()),
     }
+}
+
+/// A·Bᵀ in f64, for rows of `depth` elements.
+fn product(a: &[f64], b: &[f64], depth: usize) -> Vec<f64> {
+    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum();
+    a.chunks(depth).flat_map(|x| b.chunks(depth).map(move |y| dot(x, y))).collect()
+}
+
+fn wgmma_tile(device: &AnyDevice, _: usize) -> Outcome {
+    let mut random = Random::new(52);
+    let mut tile =
+        |rows: usize| -> Vec<F16> { (0..64 * rows).map(|_| F16::from_f32(random.unit() as f32 - 0.5)).collect() };
+    let values = |tile: &[F16]| tile.iter().map(|x| f64::from(x.to_f32())).collect::<Vec<f64>>();
+    for registers in [16, 32, 128] {
+        let (a, b) = (tile(64), tile(2 * registers));
+        let (da, db, mut d) = (device.upload(&a)?, device.upload(&b)?, device.zeros::<f32>(256 * registers)?);
+        let shape = Shape::new(1, 128).with_shared(1024 + 8192 + 256 * registers as u32);
+        // SAFETY: the buffers have the shapes of the kernel's table.
+        let launched = unsafe {
+            match registers {
+                16 => hopper::wgmma_tile::<16, _>(device, shape, &da, &db, &mut d),
+                32 => hopper::wgmma_tile::<32, _>(device, shape, &da, &db, &mut d),
+                _ => hopper::wgmma_tile::<128, _>(device, shape, &da, &db, &mut d),
+            }
+        };
+        if !runs(device, launched)? {
+            return Ok(());
+        }
+        let once = product(&values(&a), &values(&b), 64);
+        let expected: Vec<f64> = once.iter().copied().chain(once.iter().map(|x| 2.0 * x)).collect();
+        let found: Vec<f64> = device.to_vec(&d)?.into_iter().map(f64::from).collect();
+        close("products", &found, &expected, 2e-5, 2e-5)?;
+    }
+    Ok(())
+}
+
+fn matmul<T: Factor + Named>(device: &AnyDevice, scale: usize) -> Outcome {
+    let mut random = Random::new(53);
+    let sizes = if scale == 1 {
+        vec![(64, 128, 64), (100, 150, 200)]
+    } else {
+        vec![(64, 128, 64), (100, 150, 200), (1000, 999, 1000)]
+    };
+    for (m, n, k) in sizes {
+        // Numbers of 8 bits, which both formats hold.
+        let mut matrix =
+            |rows: usize| -> Vec<f32> { (0..rows * k).map(|_| random.below(256) as f32 / 256.0 - 0.5).collect() };
+        let (a, b) = (matrix(m), matrix(n));
+        let bits = |x: &f32| {
+            T::from_raw(u64::from(if T::NAME == "F16" {
+                F16::from_f32(*x).to_bits()
+            } else {
+                Bf16::from_f32(*x).to_bits()
+            }))
+        };
+        let upload = |x: &[f32]| device.upload(&x.iter().map(bits).collect::<Vec<T>>());
+        let (da, db, mut c) = (upload(&a)?, upload(&b)?, device.zeros::<f32>(m * n)?);
+        let [m32, n32, k32] = [m, n, k].map(|size| size as u32);
+        let left = Tensor::new(&da, [k32, m32], [64, 64], Swizzle::B128)?;
+        let right = Tensor::new(&db, [k32, n32], [64, 128], Swizzle::B128)?;
+        let grid = Dim3 { x: n32.div_ceil(128), y: m32.div_ceil(64), z: 1 };
+        let shape = Shape::new(grid, 160).with_shared(hopper::PRODUCT_SHARED);
+        // SAFETY: the buffers have the shapes of the kernel's table.
+        if !runs(device, unsafe { hopper::wgmma_matmul::<T, _>(device, shape, m32, n32, k32, left, right, &mut c) })? {
+            return Ok(());
+        }
+        let wide = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<f64>>();
+        let found: Vec<f64> = device.to_vec(&c)?.into_iter().map(f64::from).collect();
+        close("c", &found, &product(&wide(&a), &wide(&b), k), 1e-5 * k as f64, 1e-5)?;
+    }
+    Ok(())
 }

@@ -112,6 +112,8 @@ pub struct Baseline {
     pub sm: u32,
     /// PTX ISA version (major, minor).
     pub ptx: (u32, u32),
+    /// Whether the code is for `sm` alone, with instructions that only this compute capability has: `sm_90a`.
+    pub alone: bool,
     /// Compute capabilities for which machine code can be assembled, ascending.
     pub machine: Vec<u32>,
 }
@@ -120,13 +122,26 @@ impl Baseline {
     /// `sm_80` with PTX 7.4: GPUs from Ampere on, drivers from CUDA 11.4 on.
     #[must_use]
     pub fn ampere() -> Self {
-        Self { sm: 80, ptx: (7, 4), machine: vec![80, 86, 89] }
+        Self { sm: 80, ptx: (7, 4), alone: false, machine: vec![80, 86, 89] }
     }
 
     /// `sm_90` with PTX 8.0: GPUs from Hopper on, drivers from CUDA 12.0 on.
     #[must_use]
     pub fn hopper() -> Self {
-        Self { sm: 90, ptx: (8, 0), machine: vec![90, 100, 120] }
+        Self { sm: 90, ptx: (8, 0), alone: false, machine: vec![90, 100, 120] }
+    }
+
+    /// `sm_90a` with PTX 8.0: Hopper GPUs alone. It has only the kernels with `#[kernel(sm = "90a")]`, and the build adds it to those
+    /// with [`hopper`](Self::hopper) if there are any.
+    #[must_use]
+    pub fn hopper_alone() -> Self {
+        Self { sm: 90, ptx: (8, 0), alone: true, machine: vec![90] }
+    }
+
+    /// The name of the target after `sm_`: "90" or "90a".
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}{}", self.sm, if self.alone { "a" } else { "" })
     }
 }
 
@@ -197,6 +212,12 @@ impl Builder {
             return Ok(());
         }
         let Self { source, baselines } = self;
+        let expected = &source.entries()?;
+        let mut baselines = baselines.clone();
+        if !expected.hopper_alone.is_empty() && baselines.contains(&Baseline::hopper()) {
+            baselines.push(Baseline::hopper_alone());
+        }
+        let baselines = &baselines;
         // The device code's inputs only: a change of host code must not recompile the kernels.
         for path in source.watched()? {
             println!("cargo::rerun-if-changed={}", path.display());
@@ -219,8 +240,7 @@ impl Builder {
         for path in outputs.iter().flat_map(|output| &output.sources) {
             println!("cargo::rerun-if-changed={}", path.display());
         }
-        let (expected, folder) = (source.entries()?, target.join("ptx").join(&name));
-        let (expected, folder) = (&expected, &folder);
+        let folder = &target.join("ptx").join(&name);
         let mut compiled: Vec<_> = thread::scope(|scope| {
             let both = baselines.iter().zip(&outputs);
             let running: Vec<_> = both
@@ -256,7 +276,7 @@ fn audited<'a>(
     // Saved before the audit, because the audit's messages refer to lines of this file.
     let kept = table::keep(folder, baseline, &output.text)?;
     let module = ptx::parse(&output.text)?;
-    let faults = audit::faults(&output.text, &module, baseline.sm, baseline.ptx, expected);
+    let faults = audit::faults(&output.text, &module, baseline, expected);
     if !faults.is_empty() {
         return Err(format!("{} fails the audit:\n{}", kept.display(), faults.join("\n")));
     }
@@ -290,7 +310,12 @@ fn machine_code(
     let mut jobs = Vec::new();
     for Compiled { baseline, module, texts, .. } in compiled.iter() {
         for &sm in baseline.machine.iter().filter(|sm| known.contains(sm)) {
-            jobs.extend(module.entries.iter().zip(texts).map(|(entry, text)| Job { sm, name: entry.name, text }));
+            let target = if baseline.alone { baseline.name() } else { sm.to_string() };
+            jobs.extend(module.entries.iter().zip(texts).map(|(entry, text)| Job {
+                target: target.clone(),
+                name: entry.name.to_owned(),
+                text,
+            }));
         }
     }
     let mut codes = assembler.all(&jobs, folder)?.into_iter();

@@ -59,7 +59,7 @@ fn modules() -> &'static Modules {
         let data = encoder.finish().unwrap().leak();
         let at = vec![0, data.len()].leak();
         let entries = vec![Entry { name: "await_flag", params: &[8, 8, 8], at }].leak();
-        let baselines = vec![Baseline { sm: 80, ptx: (7, 4), machine: &[], data, entries }].leak();
+        let baselines = vec![Baseline { sm: 80, alone: false, ptx: (7, 4), machine: &[], data, entries }].leak();
         Box::leak(Box::new(Modules { compiler: Ok("a test"), assembler: None, baselines }))
     })
 }

@@ -180,6 +180,8 @@ pub struct Proxy {
     phases: BTreeMap<u32, PhaseBarrier>,
     /// The last fences of each thread.
     fences: BTreeMap<u16, VecDeque<Fence>>,
+    /// Products that each warp has started.
+    products: [u32; 32],
 }
 
 /// A fence of the proxy.
@@ -195,6 +197,17 @@ impl Proxy {
     pub fn reset(&mut self) {
         self.phases.clear();
         self.fences.clear();
+        self.products = [0; 32];
+    }
+
+    /// Notes a product of a warp.
+    pub fn count_product(&mut self, warp: u32) {
+        self.products[warp as usize] += 1;
+    }
+
+    /// The numbers of products of the warps of a group, if they differ.
+    pub fn uneven(&self) -> Option<&[u32]> {
+        self.products.chunks(4).find(|group| group.iter().any(|count| *count != group[0]))
     }
 
     /// Whether a thread that waits for a phase can go on.
@@ -352,7 +365,7 @@ impl Thread {
     }
 
     /// The place of a word that an ordinary write without a fence has written.
-    fn unfenced(&self, chunk: Chunk) -> Option<(Place, Stamp)> {
+    pub(super) fn unfenced(&self, chunk: Chunk) -> Option<(Place, Stamp)> {
         let shared = self.block().shared.borrow();
         let mut fenced = Stamp::NONE;
         words(chunk.address, chunk.bytes).find_map(|word| {
@@ -372,7 +385,7 @@ impl Thread {
     }
 
     /// Ends the launch if a fence of the proxy is missing before a copy.
-    fn require_fence(&self, unfenced: Option<(Place, Stamp)>, site: &'static Location<'static>) {
+    pub(super) fn require_fence(&self, unfenced: Option<(Place, Stamp)>, site: &'static Location<'static>) {
         if let Some((place, write)) = unfenced {
             let line = write.site.map_or(0, Location::line);
             let hint = format!(
@@ -385,7 +398,7 @@ impl Thread {
     }
 
     /// A clock for a copy that the thread starts.
-    fn fork(&self, site: &'static Location<'static>) -> Clock {
+    pub(super) fn fork(&self, site: &'static Location<'static>) -> Clock {
         let serial = super::NEXT_BLOCK.fetch_add(1, Ordering::Relaxed);
         let mut clock = self.clock.borrow_mut();
         self.launch().copies.borrow_mut().insert(serial, clock.stamp(Action::Copy, site));

@@ -53,6 +53,7 @@ mod shadow;
 mod shared;
 mod sites;
 pub mod thread;
+pub(crate) mod wgmma;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
