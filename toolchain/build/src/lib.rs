@@ -45,7 +45,14 @@
 //! - calls a function that it does not contain, or a panic;
 //! - contains other kernels than the sources declare;
 //! - has a global variable without an initial value that two kernels use;
-//! - has different barriers on the two sides of a branch that may divide the threads of a block.
+//! - has different barriers on the two sides of a branch that may divide the threads of a block;
+//! - uses instructions of compute capability 9.0 in a baseline for older GPUs.
+//!
+//! # Baselines
+//!
+//! The kernels are compiled for [`Baseline::ampere`] and [`Baseline::hopper`], of which a GPU runs the newest that it supports. A kernel
+//! with `#[kernel(sm = 90)]`, or with clusters, is in the second only; one with `#[kernel(sm = "90a")]` is in
+//! [`Baseline::hopper_alone`] only, which exists if there is such a kernel.
 //!
 //! # Machine code
 //!

@@ -96,7 +96,7 @@ impl<T: Element> Shared<T> {
     pub fn aligned<const BYTES: u32>(self) -> Self {
         const {
             assert!(
-                BYTES.is_power_of_two() && BYTES % Self::BYTES == 0,
+                BYTES.is_power_of_two() && BYTES.is_multiple_of(Self::BYTES),
                 "a power of two, and a multiple of the element"
             )
         };
