@@ -114,8 +114,12 @@ fn list(mpi: Option<String>) -> Listing {
         Ok(gpus) => (gpus, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
-    let machine_code = MODULES.baselines.iter().flat_map(|code| code.machine).map(|sm| format!("sm_{sm}"));
-    let baselines = MODULES.baselines.iter().map(|code| format!("sm_{}, PTX {}.{}", code.sm, code.ptx.0, code.ptx.1));
+    let of_many = MODULES.baselines.iter().filter(|code| !code.alone);
+    let machine_code = of_many.flat_map(|code| code.machine).map(|sm| format!("sm_{sm}"));
+    let of_one = MODULES.baselines.iter().filter(|code| code.alone && !code.machine.is_empty());
+    let machine_code = machine_code.chain(of_one.map(|code| code.target()));
+    let baselines =
+        MODULES.baselines.iter().map(|code| format!("{}, PTX {}.{}", code.target(), code.ptx.0, code.ptx.1));
     Listing {
         driver: Gpu::driver_version().ok().map(|(major, minor)| format!("{major}.{minor}")),
         gpus,

@@ -1,10 +1,13 @@
-//! Kernels for GPUs of compute capability 9.0 and newer: clusters, bulk copies. Each shows one primitive; the test suite runs them under emulation
+//! Kernels for GPUs of compute capability 9.0 and newer: clusters, bulk copies, tensor maps, products of warp groups. Each shows one primitive; the test suite runs them under emulation
 //! and on such GPUs.
 
 use atomic::{AtomicNumber, Ordering, Scope};
-use warpkov_device::device::half::F16;
+use warpkov_device::device::half::{Bf16, F16};
 use warpkov_device::device::mbarrier::{Mbarrier, fence_init};
-use warpkov_device::device::{Global, GlobalMut, Named, Real, Word, atomic, bulk, cluster, kernel, thread};
+use warpkov_device::device::shared::dynamic_shared_mem;
+use warpkov_device::device::tensor::swizzled;
+use warpkov_device::device::wgmma::{self, Accumulator, Factor};
+use warpkov_device::device::{Global, GlobalMut, Named, Real, TensorMap, Word, atomic, bulk, cluster, kernel, thread};
 use warpkov_device::shared_array;
 
 /// Bins of one block in [`cluster_histogram`].
@@ -187,4 +190,214 @@ pub fn bulk_rows(x: Global<F16>, order: Global<u32>, out: GlobalMut<F16>) {
     bulk::store(out, 64 * other as usize, rows, 64 * other, 64);
     bulk::commit();
     bulk::wait::<0>();
+}
+
+/// The tile of a tensor that begins at (x, y, z), of 256 elements in the order of the tile. Elements outside of the tensor are 0.
+///
+/// - *Thread mapping*: one block; one thread per element.
+/// - *Shared memory*: 2 KiB, static. *Barriers*: one of the block. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `tensor` | any; a tile of 256 elements | |
+/// | `x` | | a multiple of 4 |
+/// | `swizzled_tile` | | 1 if the tile is swizzled |
+/// | `out` | 256 | |
+#[kernel(sm = 90, R = [1, 2, 3], requires(out.len() >= 256, shape.grid == 1, shape.block == 256, shape.dimensions == 1))]
+pub fn tensor_tile<const R: usize>(
+    tensor: TensorMap<f32, R>,
+    x: i32,
+    y: i32,
+    z: i32,
+    swizzled_tile: u32,
+    out: GlobalMut<f32>,
+) {
+    let tile = shared_array!(tensor_tile: f32; 512).aligned::<1024>();
+    let (t, full) = (thread::thread_idx_x(), Mbarrier::at(shared_array!(tensor_full: u64; 1), 0));
+    if t == 0 {
+        full.init(1);
+        fence_init();
+        full.arrive_expecting(1024);
+        let mut at = [0; R];
+        for (axis, from) in [x, y, z].into_iter().enumerate() {
+            if axis < R {
+                at[axis] = from;
+            }
+        }
+        tensor.load(tile, 0, at, full);
+    }
+    thread::sync_threads();
+    full.wait(0);
+    out.set(t as usize, tile.get(if swizzled_tile == 1 { swizzled(4 * t) / 4 } else { t }));
+}
+
+/// Rows of the result of a block of [`wgmma_matmul`].
+pub const ROWS: u32 = 64;
+
+/// Columns of the result of a block.
+pub const COLUMNS: u32 = 128;
+
+/// Columns of both factors that a block multiplies at a time.
+pub const DEPTH: u32 = 64;
+
+/// Stages of the pipeline of [`wgmma_matmul`].
+pub const STAGES: u32 = 3;
+
+/// Dynamic shared memory of [`wgmma_matmul`] in bytes: tiles of both factors for each stage, and room to align them.
+pub const PRODUCT_SHARED: u32 = 1024 + STAGES * 2 * (ROWS + COLUMNS) * DEPTH;
+
+/// C = A·Bᵀ, a tile of 64 × 128 per block: the copy engine brings tiles of A and B, and a warp group multiplies them, at the same time.
+///
+/// - *Mathematics*: c\[i\]\[j\] = Σₖ a\[i\]\[k\]·b\[j\]\[k\], products exact, sums in f32.
+/// - *Thread mapping*: warps 0 to 3 multiply; the first thread of warp 4 starts the copies of the tiles, up to three ahead. Block (x, y) has
+///   the tile at row 64·y, column 128·x.
+/// - *Shared memory*: [`PRODUCT_SHARED`] bytes, dynamic; 6 words, static. *Barriers*: one of the block; per tile, one phase of two barriers.
+/// - *Deterministic*: yes, on one GPU model. *Valid result in*: `c`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `a` | m × k, tiles of 64 × 64, swizzled | |
+/// | `b` | n × k, tiles of 128 × 64, swizzled | |
+/// | `c` | m × n | |
+///
+/// *Launch*: ⌈n / 128⌉ × ⌈m / 64⌉ blocks.
+#[kernel(
+    sm = "90a",
+    T = [F16, Bf16],
+    requires(
+        c.len() >= m * n,
+        shape.grid.x * COLUMNS >= n,
+        shape.grid.y * ROWS >= m,
+        shape.block == 160,
+        shape.shared >= PRODUCT_SHARED,
+    )
+)]
+pub fn wgmma_matmul<T: Factor + Named>(
+    m: u32,
+    n: u32,
+    k: u32,
+    a: TensorMap<T, 2>,
+    b: TensorMap<T, 2>,
+    c: GlobalMut<f32>,
+) {
+    let tiles = dynamic_shared_mem::<u32>().aligned::<1024>().cast::<T>();
+    let (full, free) = (shared_array!(matmul_full: u64; 3), shared_array!(matmul_free: u64; 3));
+    let t = thread::thread_idx_x();
+    let (row, column) = (thread::block_idx_y() * ROWS, thread::block_idx_x() * COLUMNS);
+    if t == 0 {
+        for stage in 0..STAGES {
+            Mbarrier::at(full, stage).init(1);
+            Mbarrier::at(free, stage).init(128);
+        }
+        fence_init();
+    }
+    thread::sync_threads();
+    let rounds = k.div_ceil(DEPTH);
+    let tile_of = |stage: u32| tiles.split(stage * (ROWS + COLUMNS) * DEPTH).1;
+    if t >= 128 {
+        if t == 128 {
+            for round in 0..rounds {
+                let (stage, full) = (round % STAGES, Mbarrier::at(full, round % STAGES));
+                // All threads have multiplied what the stage held before.
+                Mbarrier::at(free, stage).wait((round / STAGES + 1) % 2);
+                full.arrive_expecting(2 * (ROWS + COLUMNS) * DEPTH);
+                let at = (round * DEPTH) as i32;
+                a.load(tile_of(stage), 0, [at, row as i32], full);
+                b.load(tile_of(stage), ROWS * DEPTH, [at, column as i32], full);
+            }
+        }
+        return;
+    }
+    let mut sums = Accumulator::<64>::zeros();
+    for round in 0..rounds {
+        let stage = round % STAGES;
+        Mbarrier::at(full, stage).wait(round / STAGES % 2);
+        let (left, right) = tile_of(stage).split(ROWS * DEPTH);
+        sums.fence();
+        sums.multiply(left, right);
+        wgmma::commit();
+        sums.wait::<0>();
+        Mbarrier::at(free, stage).arrive();
+    }
+    sums.for_elements(|i, j, sum| {
+        if row + i < m && column + j < n {
+            c.set((row + i) as usize * n as usize + (column + j) as usize, sum);
+        }
+    });
+}
+
+/// D = A·Bᵀ for one tile of each, in shared memory written by ordinary stores, with two groups of products in flight where there are
+/// registers for both.
+///
+/// - *Thread mapping*: one warp group.
+/// - *Shared memory*: 1 KiB and the tiles, dynamic. *Barriers*: one of the block. *Deterministic*: yes, on one GPU model.
+/// - *Valid result in*: `d`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `a` | 64 × 64 | |
+/// | `b` | 2·REGISTERS × 64 | |
+/// | `d` | 2 × 64 × 2·REGISTERS | A·Bᵀ; 2·A·Bᵀ |
+#[kernel(
+    sm = "90a",
+    REGISTERS = [16, 32, 128],
+    requires(
+        a.len() >= 4096,
+        b.len() >= 128 * REGISTERS,
+        d.len() >= 256 * REGISTERS,
+        shape.grid == 1,
+        shape.block == 128,
+        shape.dimensions == 1,
+        shape.shared >= 1024 + 8192 + 256 * REGISTERS,
+    )
+)]
+pub fn wgmma_tile<const REGISTERS: usize>(a: Global<F16>, b: Global<F16>, d: GlobalMut<f32>) {
+    let (left, right) = dynamic_shared_mem::<u32>().aligned::<1024>().cast::<F16>().split(4096);
+    let t = thread::thread_idx_x();
+    for i in (t..4096).step_by(128) {
+        left.set(swizzled(2 * i) / 2, a.get(i as usize));
+    }
+    for i in (t..128 * REGISTERS as u32).step_by(128) {
+        right.set(swizzled(2 * i) / 2, b.get(i as usize));
+    }
+    bulk::fence();
+    thread::sync_threads();
+    macro_rules! products {
+        ($($registers:literal, $together:literal;)*) => {
+            match REGISTERS {
+                $($registers => {
+                    let columns = Accumulator::<$registers>::COLUMNS;
+                    let store = |first: u32| move |i, j, sum| d.set(((first + i) * columns + j) as usize, sum);
+                    let mut once = Accumulator::<$registers>::zeros();
+                    once.fence();
+                    once.multiply(left, right);
+                    wgmma::commit();
+                    if !$together {
+                        once.wait::<0>();
+                        once.for_elements(store(0));
+                    }
+                    let mut twice = Accumulator::<$registers>::zeros();
+                    twice.fence();
+                    twice.multiply(left, right);
+                    twice.multiply(left, right);
+                    wgmma::commit();
+                    if $together {
+                        once.wait::<1>();
+                        once.for_elements(store(0));
+                    }
+                    twice.wait::<0>();
+                    twice.for_elements(store(64));
+                })*
+                _ => {}
+            }
+        };
+    }
+    // Two large accumulators need more registers than a thread has.
+    products!(16, true; 32, true; 128, false;);
 }

@@ -1,12 +1,13 @@
 //! Kernels for GPUs of compute capability 9.0 and newer. On older ones, their launches are errors that name the need.
 
-use warpkov_device::device::half::F16;
+use warpkov_device::device::half::{Bf16, F16};
+use warpkov_device::device::wgmma::Factor;
 use warpkov_device::device::{Named, Word};
-use warpkov_device::launch::{Device, Shape};
+use warpkov_device::launch::{Device, Dim3, Shape, Swizzle, Tensor, TensorError};
 use warpkov_kernels::hopper;
 use warpkov_runtime::device::{AnyDevice, DeviceError};
 
-use crate::check::same;
+use crate::check::{close, same};
 use crate::random::Random;
 use crate::{Outcome, Suite};
 
@@ -16,6 +17,10 @@ pub fn add(suite: &mut Suite) {
     suite.add("cluster_histogram", histogram);
     suite.add("bulk_axpy", axpy);
     suite.add("bulk_rows", rows);
+    suite.add("tensor_tile", tile);
+    suite.add("wgmma_tile", wgmma_tile);
+    suite.add("wgmma_matmul::F16", matmul::<F16>);
+    suite.add("wgmma_matmul::Bf16", matmul::<Bf16>);
 }
 
 /// Whether the device runs such kernels. The launch on an older one is an error.
@@ -92,4 +97,131 @@ fn rows(device: &AnyDevice, _: usize) -> Outcome {
     let bits = |x: &[F16]| x.iter().map(|x| x.to_bits()).collect::<Vec<u16>>();
     let expected: Vec<F16> = order.iter().flat_map(|&row| x[64 * row as usize..][..64].iter().copied()).collect();
     same("rows", &bits(&device.to_vec(&out)?), &bits(&expected))
+}
+
+/// Tiles inside and across the bounds of tensors, in each order.
+fn tile(device: &AnyDevice, _: usize) -> Outcome {
+    let x: Vec<f32> = (1..=6000).map(|i| i as f32).collect();
+    let (buffer, mut out) = (device.upload(&x)?, device.zeros::<f32>(256)?);
+    let expected = |sizes: [i32; 3], tile: [i32; 3], at: [i32; 3]| {
+        (0..256).map(move |i| {
+            let place = [at[0] + i % tile[0], at[1] + i / tile[0] % tile[1], at[2] + i / (tile[0] * tile[1])];
+            let inside = (0..3).all(|axis| (0..sizes[axis]).contains(&place[axis]));
+            if inside { ((place[2] * sizes[1] + place[1]) * sizes[0] + place[0] + 1) as f32 } else { 0.0 }
+        })
+    };
+    for at in [[0, 0, 0], [4, 1, 1], [-4, -2, -1], [88, 45, 9], [5000, -100, 3]] {
+        let [x, y, z] = at;
+        let one = Tensor::new(&buffer, [5999], [256], Swizzle::None)?;
+        // SAFETY: `out` has 256 elements, and the tile as many.
+        let launched = unsafe { hopper::tensor_tile(device, Shape::new(1, 256), one, x, y, z, 0, &mut out) };
+        if !runs(device, launched)? {
+            return Ok(());
+        }
+        same("1-D", &device.to_vec(&out)?, &expected([5999, 1, 1], [256, 1, 1], [x, 0, 0]).collect::<Vec<f32>>())?;
+        for (swizzle, swizzled) in [(Swizzle::None, 0), (Swizzle::B128, 1)] {
+            let two = Tensor::new(&buffer, [100, 50], [32, 8], swizzle)?;
+            // SAFETY: as above.
+            unsafe { hopper::tensor_tile(device, Shape::new(1, 256), two, x, y, z, swizzled, &mut out)? };
+            same("2-D", &device.to_vec(&out)?, &expected([100, 50, 1], [32, 8, 1], [x, y, 0]).collect::<Vec<f32>>())?;
+        }
+        let three = Tensor::new(&buffer, [20, 30, 10], [8, 8, 4], Swizzle::None)?;
+        // SAFETY: as above.
+        unsafe { hopper::tensor_tile(device, Shape::new(1, 256), three, x, y, z, 0, &mut out)? };
+        same("3-D", &device.to_vec(&out)?, &expected([20, 30, 10], [8, 8, 4], at).collect::<Vec<f32>>())?;
+    }
+    let refusals = [
+        (
+            Tensor::new(&buffer, [100, 61], [32, 8], Swizzle::None).err(),
+            TensorError::TooShort { len: 6000, needed: 6100 },
+        ),
+        (
+            Tensor::new(&buffer, [100, 60], [32, 257], Swizzle::None).err(),
+            TensorError::Tile { dimension: 1, extent: 257 },
+        ),
+        (
+            Tensor::new(&buffer, [100, 60], [30, 8], Swizzle::None).err(),
+            TensorError::Row { bytes: 120, swizzled: false },
+        ),
+        (
+            Tensor::new(&buffer, [100, 60], [64, 8], Swizzle::B128).err(),
+            TensorError::Row { bytes: 256, swizzled: true },
+        ),
+        (Tensor::new(&buffer, [99, 60], [32, 8], Swizzle::None).err(), TensorError::Stride { bytes: 396 }),
+    ];
+    match refusals.into_iter().find(|(found, expected)| found.as_ref() != Some(expected)) {
+        Some((found, expected)) => Err(format!("found {found:?}, expected {expected:?}").into()),
+        None => Ok(()),
+    }
+}
+
+/// A·Bᵀ in f64, for rows of `depth` elements.
+fn product(a: &[f64], b: &[f64], depth: usize) -> Vec<f64> {
+    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum();
+    a.chunks(depth).flat_map(|x| b.chunks(depth).map(move |y| dot(x, y))).collect()
+}
+
+fn wgmma_tile(device: &AnyDevice, _: usize) -> Outcome {
+    let mut random = Random::new(52);
+    let mut tile =
+        |rows: usize| -> Vec<F16> { (0..64 * rows).map(|_| F16::from_f32(random.unit() as f32 - 0.5)).collect() };
+    let values = |tile: &[F16]| tile.iter().map(|x| f64::from(x.to_f32())).collect::<Vec<f64>>();
+    for registers in [16, 32, 128] {
+        let (a, b) = (tile(64), tile(2 * registers));
+        let (da, db, mut d) = (device.upload(&a)?, device.upload(&b)?, device.zeros::<f32>(256 * registers)?);
+        let shape = Shape::new(1, 128).with_shared(1024 + 8192 + 256 * registers as u32);
+        // SAFETY: the buffers have the shapes of the kernel's table.
+        let launched = unsafe {
+            match registers {
+                16 => hopper::wgmma_tile::<16, _>(device, shape, &da, &db, &mut d),
+                32 => hopper::wgmma_tile::<32, _>(device, shape, &da, &db, &mut d),
+                _ => hopper::wgmma_tile::<128, _>(device, shape, &da, &db, &mut d),
+            }
+        };
+        if !runs(device, launched)? {
+            return Ok(());
+        }
+        let once = product(&values(&a), &values(&b), 64);
+        let expected: Vec<f64> = once.iter().copied().chain(once.iter().map(|x| 2.0 * x)).collect();
+        let found: Vec<f64> = device.to_vec(&d)?.into_iter().map(f64::from).collect();
+        close("products", &found, &expected, 2e-5, 2e-5)?;
+    }
+    Ok(())
+}
+
+fn matmul<T: Factor + Named>(device: &AnyDevice, scale: usize) -> Outcome {
+    let mut random = Random::new(53);
+    let sizes = if scale == 1 {
+        vec![(64, 128, 64), (100, 150, 200)]
+    } else {
+        vec![(64, 128, 64), (100, 150, 200), (1000, 999, 1000)]
+    };
+    for (m, n, k) in sizes {
+        // Numbers of 8 bits, which both formats hold.
+        let mut matrix =
+            |rows: usize| -> Vec<f32> { (0..rows * k).map(|_| random.below(256) as f32 / 256.0 - 0.5).collect() };
+        let (a, b) = (matrix(m), matrix(n));
+        let bits = |x: &f32| {
+            T::from_raw(u64::from(if T::NAME == "F16" {
+                F16::from_f32(*x).to_bits()
+            } else {
+                Bf16::from_f32(*x).to_bits()
+            }))
+        };
+        let upload = |x: &[f32]| device.upload(&x.iter().map(bits).collect::<Vec<T>>());
+        let (da, db, mut c) = (upload(&a)?, upload(&b)?, device.zeros::<f32>(m * n)?);
+        let [m32, n32, k32] = [m, n, k].map(|size| size as u32);
+        let left = Tensor::new(&da, [k32, m32], [64, 64], Swizzle::B128)?;
+        let right = Tensor::new(&db, [k32, n32], [64, 128], Swizzle::B128)?;
+        let grid = Dim3 { x: n32.div_ceil(128), y: m32.div_ceil(64), z: 1 };
+        let shape = Shape::new(grid, 160).with_shared(hopper::PRODUCT_SHARED);
+        // SAFETY: the buffers have the shapes of the kernel's table.
+        if !runs(device, unsafe { hopper::wgmma_matmul::<T, _>(device, shape, m32, n32, k32, left, right, &mut c) })? {
+            return Ok(());
+        }
+        let wide = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<f64>>();
+        let found: Vec<f64> = device.to_vec(&c)?.into_iter().map(f64::from).collect();
+        close("c", &found, &product(&wide(&a), &wide(&b), k), 1e-5 * k as f64, 1e-5)?;
+    }
+    Ok(())
 }

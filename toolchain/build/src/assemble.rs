@@ -36,10 +36,10 @@ pub enum Search {
 
 /// One kernel for one GPU.
 pub struct Job<'a> {
-    /// The GPU's compute capability: 86 for 8.6.
-    pub sm: u32,
+    /// The target after `sm_`: the GPU's compute capability, as in "86" for 8.6, or "90a".
+    pub target: String,
     /// The kernel's name.
-    pub name: &'a str,
+    pub name: String,
     /// PTX of a module that contains this kernel alone.
     pub text: &'a str,
 }
@@ -72,7 +72,8 @@ pub fn find(target: &Path) -> Result<Search, String> {
 /// If the variable names one that no baseline has.
 pub fn gpus(baselines: &[Baseline]) -> Result<Vec<u32>, String> {
     println!("cargo::rerun-if-env-changed=WARPKOV_GPUS");
-    let all: Vec<u32> = baselines.iter().flat_map(|baseline| baseline.machine.iter().copied()).collect();
+    let all: BTreeSet<u32> = baselines.iter().flat_map(|baseline| baseline.machine.iter().copied()).collect();
+    let all: Vec<u32> = all.into_iter().collect();
     let required = env::var("WARPKOV_REQUIRE_CUBIN").is_ok_and(|value| value == "1");
     match env::var("WARPKOV_GPUS").as_deref() {
         Ok("all") => Ok(all),
@@ -132,9 +133,9 @@ impl Assembler {
     /// The machine code of every job, in the order of the jobs, assembled by `NUM_JOBS` threads. `folder` caches it;
     /// files of other jobs for the same GPUs are deleted.
     pub fn all(&self, jobs: &[Job<'_>], folder: &Path) -> Result<Vec<Vec<u8>>, String> {
-        let gpus: BTreeSet<u32> = jobs.iter().map(|job| job.sm).collect();
-        for sm in &gpus {
-            let folder = folder.join(format!("sm_{sm}"));
+        let targets: BTreeSet<&str> = jobs.iter().map(|job| job.target.as_str()).collect();
+        for target in &targets {
+            let folder = folder.join(format!("sm_{target}"));
             fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }
         let files: Vec<PathBuf> = jobs.iter().map(|job| folder.join(self.file(job))).collect();
@@ -159,8 +160,8 @@ impl Assembler {
         })?;
         done.sort_by_key(|&(at, _)| at);
         let current: BTreeSet<PathBuf> = files.iter().flat_map(|file| [file.clone(), log(file)]).collect();
-        for sm in gpus {
-            for old in fs::read_dir(folder.join(format!("sm_{sm}"))).into_iter().flatten().flatten() {
+        for target in targets {
+            for old in fs::read_dir(folder.join(format!("sm_{target}"))).into_iter().flatten().flatten() {
                 if !current.contains(&old.path()) {
                     // Fails if a concurrent build has deleted the file.
                     let _ = fs::remove_file(old.path());
@@ -173,8 +174,8 @@ impl Assembler {
     /// Path of a job's machine code, relative to the folder.
     fn file(&self, job: &Job<'_>) -> String {
         let mut hasher = DefaultHasher::new();
-        (&self.version, job.sm, job.text).hash(&mut hasher);
-        format!("sm_{}/{}-{:016x}.cubin", job.sm, job.name, hasher.finish())
+        (&self.version, &job.target, job.text).hash(&mut hasher);
+        format!("sm_{}/{}-{:016x}.cubin", job.target, job.name, hasher.finish())
     }
 
     fn assemble(&self, job: &Job<'_>, file: &Path) -> Result<Vec<u8>, String> {
@@ -190,7 +191,7 @@ impl Assembler {
         let (source, code) = (own("ptx"), own("cubin"));
         fs::write(&source, job.text).map_err(|error| failed(error.to_string()))?;
         let output = Command::new(&self.path)
-            .arg(format!("-arch=sm_{}", job.sm))
+            .arg(format!("-arch=sm_{}", job.target))
             .args(job.text.contains("\t.loc\t").then_some("-lineinfo"))
             .args(["-v", "-o"])
             .args([&code, &source])
@@ -198,7 +199,7 @@ impl Assembler {
             .map_err(|error| format!("cannot run {}: {error}", self.path.display()))?;
         let says = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
-            return Err(format!("ptxas cannot assemble {} for sm_{}:\n{says}", source.display(), job.sm));
+            return Err(format!("ptxas cannot assemble {} for sm_{}:\n{says}", source.display(), job.target));
         }
         let saved = fs::remove_file(&source)
             .and_then(|()| fs::rename(&code, file))

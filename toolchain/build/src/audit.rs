@@ -8,20 +8,14 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Expr, ExprLit, ExprPath, Ident, Item, ItemFn, ItemMacro, Lit, Token, bracketed, parenthesized, token};
 
-use crate::divergence;
 use crate::ptx::{Entry, Module};
+use crate::{Baseline, divergence};
 
-/// The faults of a module for baseline `sm`, with the given PTX version and the `expected` entry points. Empty if there
-/// are none.
-pub fn faults(
-    text: &str,
-    module: &Module<'_>,
-    sm: u32,
-    (major, minor): (u32, u32),
-    expected: &Expected,
-) -> Vec<String> {
+/// The faults of a module for a baseline, with the `expected` entry points. Empty if there are none.
+pub fn faults(text: &str, module: &Module<'_>, baseline: &Baseline, expected: &Expected) -> Vec<String> {
+    let (sm, (major, minor)) = (baseline.sm, baseline.ptx);
     let mut faults = Vec::new();
-    let (version, target) = (format!("{major}.{minor}"), format!("sm_{sm}"));
+    let (version, target) = (format!("{major}.{minor}"), format!("sm_{}", baseline.name()));
     if module.version != version {
         faults.push(format!(
             "the PTX version is {}, not {version}: the compiler does not support {version}",
@@ -35,7 +29,10 @@ pub fn faults(
     shared_symbols(text, &mut faults);
 
     let found: BTreeSet<_> = module.entries.iter().map(|entry| entry.name.to_owned()).collect();
-    let declared = expected.entries.iter().filter(|&name| sm >= 90 || !expected.hopper.contains(name)).cloned();
+    let is_declared = |name: &&String| {
+        expected.hopper_alone.contains(*name) == baseline.alone && (sm >= 90 || !expected.hopper.contains(*name))
+    };
+    let declared = expected.entries.iter().filter(is_declared).cloned();
     let declared: BTreeSet<_> = declared.collect();
     faults.extend(declared.difference(&found).map(|name| format!("the PTX lacks the declared kernel {name}")));
     if sm < 90 {
@@ -129,6 +126,8 @@ pub struct Expected {
     pub safe: BTreeSet<String>,
     /// Those of kernels with `sm = 90` or with clusters, which older baselines lack.
     pub hopper: BTreeSet<String>,
+    /// Those of kernels with `sm = "90a"`, which have a baseline of their own.
+    pub hopper_alone: BTreeSet<String>,
     /// Prefixes of names. A call of a macro with a type, `model!(DeMoor)`, may declare any kernels `de_moor_…`.
     pub prefixes: BTreeSet<String>,
 }
@@ -149,6 +148,7 @@ impl Expected {
         self.entries.append(&mut other.entries);
         self.safe.append(&mut other.safe);
         self.hopper.append(&mut other.hopper);
+        self.hopper_alone.append(&mut other.hopper_alone);
         self.prefixes.append(&mut other.prefixes);
     }
 }
@@ -185,9 +185,10 @@ fn collect(items: &[Item], entries: &mut Expected) -> syn::Result<()> {
     for item in items {
         match item {
             Item::Fn(function) => {
-                let Instances { names, safe, hopper } = instances(function)?;
+                let Instances { names, safe, hopper, hopper_alone } = instances(function)?;
                 entries.safe.extend(names.iter().filter(|_| safe).cloned());
                 entries.hopper.extend(names.iter().filter(|_| hopper).cloned());
+                entries.hopper_alone.extend(names.iter().filter(|_| hopper_alone).cloned());
                 entries.entries.extend(names);
             }
             Item::Macro(call) => entries.prefixes.extend(type_of(call).map(|name| format!("{}_", snake_case(&name)))),
@@ -205,15 +206,17 @@ struct Instances {
     names: Vec<String>,
     /// Whether the kernel is safe.
     safe: bool,
-    /// Whether it needs compute capability 9.0.
+    /// Whether it needs compute capability 9.0 or newer.
     hopper: bool,
+    /// Whether it needs compute capability 9.0 and no other.
+    hopper_alone: bool,
 }
 
 fn instances(function: &ItemFn) -> syn::Result<Instances> {
     let Some(attribute) = function.attrs.iter().find(|attribute| is_kernel(attribute)) else {
         return Ok(Instances::default());
     };
-    let (mut safe, mut hopper) = (false, false);
+    let (mut safe, mut hopper, mut hopper_alone) = (false, false, false);
     let mut names = vec![function.sig.ident.to_string()];
     if matches!(attribute.meta, syn::Meta::List(_)) {
         let arguments = attribute.parse_args_with(Punctuated::<Argument, Token![,]>::parse_terminated)?;
@@ -225,11 +228,12 @@ fn instances(function: &ItemFn) -> syn::Result<Instances> {
                 }
                 Argument::Safe => safe = true,
                 Argument::Hopper => hopper = true,
+                Argument::HopperAlone => hopper_alone = true,
                 Argument::Contract => {}
             }
         }
     }
-    Ok(Instances { names, safe, hopper })
+    Ok(Instances { names, safe, hopper, hopper_alone })
 }
 
 /// The type with which an item's macro is called, if its only argument is one.
@@ -265,6 +269,8 @@ enum Argument {
     Safe,
     /// `sm = 90` or `cluster = …`.
     Hopper,
+    /// `sm = "90a"`.
+    HopperAlone,
 }
 
 impl Parse for Argument {
@@ -281,8 +287,12 @@ impl Parse for Argument {
         }
         input.parse::<Token![=]>()?;
         if !input.peek(token::Bracket) {
-            input.parse::<Expr>()?;
-            return Ok(if name == "sm" || name == "cluster" { Self::Hopper } else { Self::Contract });
+            let value = input.parse::<Expr>()?;
+            return Ok(match (name.to_string().as_str(), value) {
+                ("sm", Expr::Lit(ExprLit { lit: Lit::Str(_), .. })) => Self::HopperAlone,
+                ("sm" | "cluster", _) => Self::Hopper,
+                _ => Self::Contract,
+            });
         }
         let content;
         bracketed!(content in input);

@@ -46,7 +46,7 @@ pub fn all(
 ) -> Result<Vec<Output>, String> {
     let lines = has_lines();
     let compile = |baseline: &Baseline| {
-        let root = source.root(&out.join(format!("kernels-sm_{}", baseline.sm)))?;
+        let root = source.root(&out.join(format!("kernels-sm_{}", baseline.name())))?;
         compile(compiler, baseline, &root, target, lines)
     };
     let compile = &compile;
@@ -70,15 +70,18 @@ fn compile(
     target: &Path,
     lines: bool,
 ) -> Result<Output, String> {
-    let (sm, (major, minor)) = (baseline.sm, baseline.ptx);
+    let (sm, name, (major, minor)) = (baseline.sm, baseline.name(), baseline.ptx);
     // immediate-abort: a panic that calls core's formatting leaves unresolved calls in the PTX.
     // -JumpThreading: this pass of rustc may duplicate barriers. LLVM's pass does not, from rustc 1.96 on.
     let mut flags = format!(
-        "-Ctarget-cpu=sm_{sm} -Ctarget-feature=+ptx{major}{minor} -Cpanic=immediate-abort -Zunstable-options \
+        "-Ctarget-cpu=sm_{name} -Ctarget-feature=+ptx{major}{minor} -Cpanic=immediate-abort -Zunstable-options \
          -Zmir-enable-passes=-JumpThreading"
     );
     for generation in GENERATIONS.into_iter().filter(|&generation| generation <= sm) {
         flags.push_str(&format!(" --cfg warpkov_sm=\"{generation}\""));
+    }
+    if baseline.alone {
+        flags.push_str(&format!(" --cfg warpkov_sm=\"{name}\""));
     }
     let mut command = Command::new(&compiler.cargo);
     command.args(["rustc", "--lib", "--manifest-path"]).arg(&root.manifest).args(["--profile", "ptx"]);
@@ -89,7 +92,7 @@ fn compile(
     command
         .args(["-Zbuild-std=core", "-Zprofile-rustflags", "--target", "nvptx64-nvidia-cuda"])
         .args(["--message-format=json-render-diagnostics", "--target-dir"])
-        .arg(target.join(format!("nvptx/sm_{sm}")))
+        .arg(target.join(format!("nvptx/sm_{name}")))
         // The surrounding build has resolved the versions.
         .args(root.locked.then_some("--locked"))
         .args(["--", "--emit=asm"]);
@@ -120,7 +123,7 @@ fn compile(
         } else {
             " (the kernels are tested with 1.96 and with the newest stable release; WARPKOV_DEVICE_RUSTC names another compiler)"
         };
-        return Err(format!("the kernels do not compile for sm_{sm} with {}{hint}:\n{errors}", compiler.version));
+        return Err(format!("the kernels do not compile for sm_{name} with {}{hint}:\n{errors}", compiler.version));
     }
     let artifacts = artifacts(&String::from_utf8_lossy(&output.stdout));
     let assembly = |artifact: &Artifact| {
@@ -133,10 +136,10 @@ fn compile(
     };
     let find = |wanted: &dyn Fn(&Artifact) -> bool| artifacts.iter().find(|artifact| wanted(artifact));
     let kernels = find(&|artifact| artifact.is_library() && artifact.manifest_path == root.manifest)
-        .ok_or_else(|| format!("cargo reports no output of the kernels for sm_{sm}"))?;
+        .ok_or_else(|| format!("cargo reports no output of the kernels for sm_{name}"))?;
     let device = find(&|artifact| artifact.is_library() && artifact.target.name == "warpkov_device")
         .ok_or("the kernels' crate does not depend on warpkov-device")?;
-    let text = ptx::link(&assembly(kernels)?, &assembly(device)?)?;
+    let text = ptx::align_tensor_maps(&ptx::link(&assembly(kernels)?, &assembly(device)?)?);
     let sources =
         artifacts.iter().filter(|artifact| artifact.manifest_path != root.generated).filter_map(Artifact::source);
     Ok(Output { text, sources: sources.collect() })

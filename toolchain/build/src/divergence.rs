@@ -275,7 +275,7 @@ fn group_of(opcode: &str, operands: &str) -> Option<Group> {
     }
     let starts = |with: &[&str]| with.iter().any(|start| opcode.starts_with(start));
     let block = starts(&["bar.sync", "bar.red", "barrier."]).then_some(Group::Block);
-    block.or_else(|| starts(&["mma.sync", "wmma.", "ldmatrix"]).then_some(Group::Warp))
+    block.or_else(|| starts(&["mma.sync", "wmma.", "wgmma.", "ldmatrix"]).then_some(Group::Warp))
 }
 
 /// Whether it is a barrier of threads of a block that has no result.

@@ -45,7 +45,14 @@
 //! - calls a function that it does not contain, or a panic;
 //! - contains other kernels than the sources declare;
 //! - has a global variable without an initial value that two kernels use;
-//! - has different barriers on the two sides of a branch that may divide the threads of a block.
+//! - has different barriers on the two sides of a branch that may divide the threads of a block;
+//! - uses instructions of compute capability 9.0 in a baseline for older GPUs.
+//!
+//! # Baselines
+//!
+//! The kernels are compiled for [`Baseline::ampere`] and [`Baseline::hopper`], of which a GPU runs the newest that it supports. A kernel
+//! with `#[kernel(sm = 90)]`, or with clusters, is in the second only; one with `#[kernel(sm = "90a")]` is in
+//! [`Baseline::hopper_alone`] only, which exists if there is such a kernel.
 //!
 //! # Machine code
 //!
@@ -124,6 +131,8 @@ pub struct Baseline {
     pub sm: u32,
     /// PTX ISA version (major, minor).
     pub ptx: (u32, u32),
+    /// Whether the code is for `sm` alone, with instructions that only this compute capability has: `sm_90a`.
+    pub alone: bool,
     /// Compute capabilities for which machine code can be assembled, ascending.
     pub machine: Vec<u32>,
 }
@@ -138,7 +147,7 @@ impl Baseline {
     /// ```
     #[must_use]
     pub fn ampere() -> Self {
-        Self { sm: 80, ptx: (7, 4), machine: vec![80, 86, 89] }
+        Self { sm: 80, ptx: (7, 4), alone: false, machine: vec![80, 86, 89] }
     }
 
     /// `sm_90` with PTX 8.0: GPUs from Hopper on, drivers from CUDA 12.0 on.
@@ -150,7 +159,32 @@ impl Baseline {
     /// ```
     #[must_use]
     pub fn hopper() -> Self {
-        Self { sm: 90, ptx: (8, 0), machine: vec![90, 100, 120] }
+        Self { sm: 90, ptx: (8, 0), alone: false, machine: vec![90, 100, 120] }
+    }
+
+    /// `sm_90a` with PTX 8.0: Hopper GPUs alone. It has only the kernels with `#[kernel(sm = "90a")]`, and the build adds it to those
+    /// with [`hopper`](Self::hopper) if there are any.
+    ///
+    /// ```
+    /// use warpkov_build::Baseline;
+    ///
+    /// assert_eq!(Baseline::hopper_alone().machine, [90]);
+    /// ```
+    #[must_use]
+    pub fn hopper_alone() -> Self {
+        Self { sm: 90, ptx: (8, 0), alone: true, machine: vec![90] }
+    }
+
+    /// The name of the target after `sm_`: "90" or "90a".
+    ///
+    /// ```
+    /// use warpkov_build::Baseline;
+    ///
+    /// assert_eq!(Baseline::hopper_alone().name(), "90a");
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}{}", self.sm, if self.alone { "a" } else { "" })
     }
 }
 
@@ -266,6 +300,12 @@ impl Builder {
             // No registry is reached there, and documentation needs no kernels.
             return table::write(&out, &[], Err("the documentation is built without GPU code"), None);
         }
+        let expected = &source.entries()?;
+        let mut baselines = baselines.clone();
+        if !expected.hopper_alone.is_empty() && baselines.contains(&Baseline::hopper()) {
+            baselines.push(Baseline::hopper_alone());
+        }
+        let baselines = &baselines;
         // The device code's inputs only: a change of host code must not recompile the kernels.
         for path in source.watched()? {
             println!("cargo::rerun-if-changed={}", path.display());
@@ -287,8 +327,7 @@ impl Builder {
         for path in outputs.iter().flat_map(|output| &output.sources) {
             println!("cargo::rerun-if-changed={}", path.display());
         }
-        let (expected, folder) = (source.entries()?, target.join("ptx").join(&name));
-        let (expected, folder) = (&expected, &folder);
+        let folder = &target.join("ptx").join(&name);
         let mut compiled: Vec<_> = thread::scope(|scope| {
             let both = baselines.iter().zip(&outputs);
             let running: Vec<_> = both
@@ -324,7 +363,7 @@ fn audited<'a>(
     // Saved before the audit, because the audit's messages refer to lines of this file.
     let kept = table::keep(folder, baseline, &output.text)?;
     let module = ptx::parse(&output.text)?;
-    let faults = audit::faults(&output.text, &module, baseline.sm, baseline.ptx, expected);
+    let faults = audit::faults(&output.text, &module, baseline, expected);
     if !faults.is_empty() {
         return Err(format!("{} fails the audit:\n{}", kept.display(), faults.join("\n")));
     }
@@ -358,7 +397,12 @@ fn machine_code(
     let mut jobs = Vec::new();
     for Compiled { baseline, module, texts, .. } in compiled.iter() {
         for &sm in baseline.machine.iter().filter(|sm| known.contains(sm)) {
-            jobs.extend(module.entries.iter().zip(texts).map(|(entry, text)| Job { sm, name: entry.name, text }));
+            let target = if baseline.alone { baseline.name() } else { sm.to_string() };
+            jobs.extend(module.entries.iter().zip(texts).map(|(entry, text)| Job {
+                target: target.clone(),
+                name: entry.name.to_owned(),
+                text,
+            }));
         }
     }
     let mut codes = assembler.all(&jobs, folder)?.into_iter();

@@ -267,9 +267,25 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || "_$%.".contains(c)))
 }
 
+/// The module with tensor maps, parameters of 128 bytes, at multiples of 64 bytes, as the GPU needs them. rustc aligns parameters to 16 at
+/// most.
+#[must_use]
+pub fn align_tensor_maps(text: &str) -> String {
+    let line = |line: &str| match line.trim_start().strip_prefix(".param .align 16 .b8 ") {
+        Some(rest) if rest.contains("[128]") => line.replacen(".align 16", ".align 64", 1),
+        _ => line.to_owned(),
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
 /// The size of a parameter in bytes: 8 for `.param .u64 .ptr .align 1 name`, 12 for `.param .b8 name[12]`.
 fn size(line: &str) -> Option<usize> {
-    let bits: usize = line.split_whitespace().nth(1)?.get(2..)?.parse().ok()?;
+    let mut words = line.split_whitespace().skip(1);
+    let mut ty = words.next()?;
+    if ty == ".align" {
+        ty = words.nth(1)?;
+    }
+    let bits: usize = ty.get(2..)?.parse().ok()?;
     let count = line.split_once('[').map_or(Some(1), |(_, rest)| rest.split(']').next()?.parse().ok())?;
     Some(bits / 8 * count)
 }

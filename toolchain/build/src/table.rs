@@ -38,11 +38,15 @@ pub fn write(
     let mut table = format!(
         "::warpkov_cuda::Modules {{\n  compiler: {compiler:?},\n  assembler: {assembler:?},\n  baselines: &[\n"
     );
-    for Compiled { baseline: Baseline { sm, ptx, .. }, module, texts, machine } in baselines {
+    for Compiled { baseline, module, texts, machine } in baselines {
+        let (Baseline { sm, ptx, alone, .. }, name) = (baseline, baseline.name());
         let gpus: Vec<u32> = machine.iter().map(|&(sm, _)| sm).collect();
         // Writing to a string cannot fail.
-        let _ = writeln!(table, "    ::warpkov_cuda::Baseline {{ sm: {sm}, ptx: {ptx:?}, machine: &{gpus:?},");
-        let _ = writeln!(table, "      data: include_bytes!(\"sm_{sm}.code\"), entries: &[");
+        let _ = writeln!(
+            table,
+            "    ::warpkov_cuda::Baseline {{ sm: {sm}, alone: {alone}, ptx: {ptx:?}, machine: &{gpus:?},"
+        );
+        let _ = writeln!(table, "      data: include_bytes!(\"sm_{name}.code\"), entries: &[");
         // In parallel: cargo compiles build scripts without optimisation, so this is slow.
         let packed: Vec<Vec<Vec<u8>>> = thread::scope(|scope| {
             let texts = scope.spawn(|| compressed(texts));
@@ -65,7 +69,7 @@ pub fn write(
             );
         }
         table.push_str("    ] },\n");
-        save(&out.join(format!("sm_{sm}.code")), &data)?;
+        save(&out.join(format!("sm_{name}.code")), &data)?;
     }
     table.push_str("  ],\n}\n");
     save(&out.join("warpkov_modules.rs"), table.as_bytes())
@@ -74,7 +78,7 @@ pub fn write(
 /// Saves the PTX as `sm_<n>.ptx` in `folder`, for readers and tools. Returns the path.
 pub fn keep(folder: &Path, baseline: &Baseline, text: &str) -> Result<PathBuf, String> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let path = folder.join(format!("sm_{}.ptx", baseline.sm));
+    let path = folder.join(format!("sm_{}.ptx", baseline.name()));
     save(&path, text.as_bytes())?;
     Ok(path)
 }

@@ -1,7 +1,7 @@
 //! The parser, the linker and the audit, on PTX written by hand.
 
 use warpkov_build::audit::Expected;
-use warpkov_build::{assemble, audit, compiler, ptx};
+use warpkov_build::{Baseline, assemble, audit, compiler, ptx};
 
 /// A module of the kernel `k` with this body, after these declarations.
 fn module(declarations: &str, body: &str) -> String {
@@ -13,7 +13,7 @@ fn module(declarations: &str, body: &str) -> String {
 
 fn faults(text: &str, expected: &[&str]) -> Vec<String> {
     let expected = Expected::of(expected.iter().copied());
-    audit::faults(text, &ptx::parse(text).expect("the module is read"), 80, (7, 4), &expected)
+    audit::faults(text, &ptx::parse(text).expect("the module is read"), &Baseline::ampere(), &expected)
 }
 
 fn body_faults(body: &str) -> Vec<String> {
@@ -167,7 +167,7 @@ fn accepts_kernels_of_a_macro() {
     assert_eq!(expected.prefixes.iter().map(String::as_str).collect::<Vec<_>>(), ["de_moor_"]);
     let faults_of = |name: &str| {
         let text = module("", "ret;").replace(" k(", &format!(" {name}(")).replace("k_param", &format!("{name}_param"));
-        audit::faults(&text, &ptx::parse(&text).expect("the module is read"), 80, (7, 4), &expected)
+        audit::faults(&text, &ptx::parse(&text).expect("the module is read"), &Baseline::ampere(), &expected)
     };
     assert_eq!(faults_of("de_moor_sweep"), [""; 0]);
     assert_one(&faults_of("forest_sweep"), "forest_sweep");
@@ -301,7 +301,7 @@ fn safe_faults(declarations: &str, body: &str) -> Vec<String> {
     let text = module(declarations, body);
     let expected = audit::entries_of("#[kernel(safe)] fn k() {}").expect("the source is read");
     assert!(expected.safe.contains("k"));
-    audit::faults(&text, &ptx::parse(&text).expect("the module is read"), 80, (7, 4), &expected)
+    audit::faults(&text, &ptx::parse(&text).expect("the module is read"), &Baseline::ampere(), &expected)
 }
 
 #[test]
@@ -407,9 +407,18 @@ fn kernels_for_newer_gpus_are_in_their_baselines_only() {
     let expected =
         audit::entries_of("#[kernel(sm = 90)] fn k() {} #[kernel(cluster = 4, T = [f32])] fn l() {}").unwrap();
     assert_eq!(expected.hopper, ["k", "l_f32"].map(str::to_owned).into());
+    let alone = audit::entries_of("#[kernel(sm = \"90a\")] fn k() {}").unwrap();
+    assert!(alone.hopper_alone.contains("k") && alone.hopper.is_empty());
     let text = module("", "\tret;");
     assert_one(
-        &audit::faults(&text, &ptx::parse(&text).unwrap(), 80, (7, 4), &expected),
+        &audit::faults(&text, &ptx::parse(&text).unwrap(), &Baseline::ampere(), &alone),
+        "no kernel for the entry k",
+    );
+    let text = text.replace("sm_80", "sm_90a").replace("7.4", "8.0");
+    assert_eq!(audit::faults(&text, &ptx::parse(&text).unwrap(), &Baseline::hopper_alone(), &alone), [""; 0]);
+    let text = module("", "\tret;");
+    assert_one(
+        &audit::faults(&text, &ptx::parse(&text).unwrap(), &Baseline::ampere(), &expected),
         "the sources declare no kernel for the entry k",
     );
     for line in ["barrier.cluster.arrive.aligned;", "mov.u32 %r1, %cluster_ctarank;", "fence.proxy.async.shared::cta;"]

@@ -108,6 +108,26 @@ pub fn cluster(blocks: u32) -> LaunchAttribute {
 /// `cuLaunchKernelEx`.
 pub type LaunchKernelEx = unsafe extern "C" fn(*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void) -> u32;
 
+/// `CUtensorMap`: "must be aligned to 64 bytes".
+#[repr(C, align(64))]
+pub struct TensorMap(pub [u64; 16]);
+
+/// `cuTensorMapEncodeTiled`.
+pub type TensorMapEncodeTiled = unsafe extern "C" fn(
+    *mut TensorMap,
+    u32,
+    u32,
+    *mut c_void,
+    *const u64,
+    *const u64,
+    *const u32,
+    *const u32,
+    u32,
+    u32,
+    u32,
+    u32,
+) -> u32;
+
 macro_rules! driver {
     ($($(#[$doc:meta])* $field:ident = $symbol:ident($($arg:ty),*);)*) => {
         /// Driver functions that return their code as an integer: those that cust lacks, and those that a trampoline
@@ -116,6 +136,9 @@ macro_rules! driver {
             $($(#[$doc])* pub $field: unsafe extern "C" fn($($arg),*) -> u32,)*
             /// (config, function, parameters, extra); `None` before CUDA 11.8.
             pub launch_kernel_ex: Option<LaunchKernelEx>,
+            /// (&map, type, rank, address, extents, strides in bytes, extents of a tile, element strides, interleave, swizzle,
+            /// L2 promotion, fill); `None` before CUDA 12.0.
+            pub tensor_map_encode_tiled: Option<TensorMapEncodeTiled>,
         }
 
         impl Driver {
@@ -130,6 +153,8 @@ macro_rules! driver {
                     )*
                     // SAFETY: as above.
                     launch_kernel_ex: unsafe { library.get("cuLaunchKernelEx") }.ok().map(|function| *function),
+                    // SAFETY: as above.
+                    tensor_map_encode_tiled: unsafe { library.get("cuTensorMapEncodeTiled") }.ok().map(|function| *function),
                 })
             }
         }

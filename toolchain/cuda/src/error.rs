@@ -113,14 +113,16 @@ pub enum CudaError {
         /// The purpose of the memory.
         what: String,
     },
-    /// The GPU is older than a kernel needs.
-    #[error("kernel `{entry}` needs compute capability {}.{} or newer, and this GPU has {}.{}: use another GPU, or the CPU",
-        needs.0, needs.1, cc.0, cc.1)]
+    /// The GPU has not the compute capability that a kernel needs.
+    #[error("kernel `{entry}` needs compute capability {}.{}{}, and this GPU has {}.{}: use another GPU, or the CPU",
+        needs.0, needs.1, if *alone { "" } else { " or newer" }, cc.0, cc.1)]
     KernelNeeds {
         /// The entry point.
         entry: String,
         /// The lowest compute capability that runs it.
         needs: (u32, u32),
+        /// Whether no other runs it.
+        alone: bool,
         /// Compute capability of the GPU.
         cc: (u32, u32),
     },

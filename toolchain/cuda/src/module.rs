@@ -68,6 +68,8 @@ macro_rules! modules {
 pub struct Baseline {
     /// The lowest compute capability that runs the code: 10·major + minor, as in `sm_80`.
     pub sm: u32,
+    /// Whether the code is for this compute capability alone: `sm_90a`. Such a baseline has other kernels than the rest.
+    pub alone: bool,
     /// PTX ISA version (major, minor).
     pub ptx: (u32, u32),
     /// Compute capabilities with machine code, ascending, in the units of `sm`.
@@ -103,6 +105,12 @@ pub struct Entry {
 }
 
 impl Baseline {
+    /// The target of the code, such as `sm_90` or `sm_90a`.
+    #[must_use]
+    pub fn target(&self) -> String {
+        format!("sm_{}{}", self.sm, if self.alone { "a" } else { "" })
+    }
+
     /// The kernel with this entry point.
     ///
     /// # Errors
@@ -308,8 +316,38 @@ pub fn choose(modules: &'static Modules, cc: (u32, u32), driver: (u32, u32)) -> 
     if let Err(reason) = modules.compiler {
         return Err(CudaError::NoPtx { reason: reason.to_owned() });
     }
-    let variable = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let baseline = choose_from(modules.baselines, cc, driver, variable(FORCE).as_deref())?;
+    code_of(modules, baseline, cc, driver)
+}
+
+/// The code for a kernel of a baseline for one compute capability alone, if the GPU has that, and the driver reads it.
+pub fn choose_alone(
+    modules: &'static Modules,
+    entry: &str,
+    cc: (u32, u32),
+    driver: (u32, u32),
+) -> Option<(Code, &'static Entry)> {
+    let fits = |baseline: &&Baseline| {
+        baseline.alone
+            && baseline.sm == 10 * cc.0 + cc.1
+            && cuda_for(baseline.ptx) <= driver
+            && baseline.entry(entry).is_ok()
+    };
+    let baseline = modules.baselines.iter().find(fits)?;
+    Some((code_of(modules, baseline, cc, driver).ok()?, baseline.entry(entry).ok()?))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// The machine code or the PTX of a baseline.
+fn code_of(
+    modules: &Modules,
+    baseline: &'static Baseline,
+    cc: (u32, u32),
+    driver: (u32, u32),
+) -> Result<Code, CudaError> {
     // Machine code loads with drivers of the assembler's major CUDA version and later ones.
     let current = modules.assembler.is_some_and(|(_, (major, _))| major <= driver.0);
     let machine = machine_for(baseline.machine, cc).filter(|_| current);
@@ -334,8 +372,10 @@ fn choose_from<'a>(
     driver: (u32, u32),
     forced: Option<&str>,
 ) -> Result<&'a Baseline, CudaError> {
-    let asked: Vec<&Baseline> =
-        baselines.iter().filter(|baseline| forced.is_none_or(|sm| sm == baseline.sm.to_string())).collect();
+    let asked: Vec<&Baseline> = baselines
+        .iter()
+        .filter(|baseline| !baseline.alone && forced.is_none_or(|sm| sm == baseline.sm.to_string()))
+        .collect();
     let Some(oldest) = asked.first() else {
         return Err(match forced {
             Some(asked) if !baselines.is_empty() => {
@@ -431,8 +471,8 @@ mod tests {
     static ENTRIES: &[Entry] =
         &[Entry { name: "a_f32", params: &[8, 4], at: &[] }, Entry { name: "b_f64", params: &[8], at: &[] }];
     static BASELINES: &[Baseline] = &[
-        Baseline { sm: 80, ptx: (7, 4), machine: &[80, 86, 89], data: &[], entries: ENTRIES },
-        Baseline { sm: 90, ptx: (8, 0), machine: &[90, 100, 120], data: &[], entries: ENTRIES },
+        Baseline { sm: 80, alone: false, ptx: (7, 4), machine: &[80, 86, 89], data: &[], entries: ENTRIES },
+        Baseline { sm: 90, alone: false, ptx: (8, 0), machine: &[90, 100, 120], data: &[], entries: ENTRIES },
     ];
 
     fn chosen(cc: (u32, u32), driver: (u32, u32), forced: Option<&str>) -> Result<u32, CudaError> {
@@ -471,6 +511,26 @@ mod tests {
         assert!(matches!(choose_from(&[], (9, 0), (13, 0), Some("90")), Err(CudaError::NoPtx { .. })));
         assert_eq!(BASELINES[1].entry("b_f64").map(|entry| entry.params), Ok(&[8_usize][..]));
         assert_eq!(BASELINES[1].entry("c").map(|_| ()), Err(CudaError::NoKernel { entry: "c".into(), sm: 90 }));
+    }
+
+    #[test]
+    fn a_baseline_for_one_compute_capability_serves_no_other() {
+        static ALONE: &[Entry] = &[Entry { name: "c", params: &[], at: &[] }];
+        static WITH: Modules = Modules {
+            compiler: Ok("a test"),
+            assembler: None,
+            baselines: &[
+                Baseline { sm: 80, alone: false, ptx: (7, 4), machine: &[], data: &[], entries: ENTRIES },
+                Baseline { sm: 90, alone: false, ptx: (8, 0), machine: &[], data: &[], entries: ENTRIES },
+                Baseline { sm: 90, alone: true, ptx: (8, 0), machine: &[], data: &[], entries: ALONE },
+            ],
+        };
+        let chosen =
+            |cc, driver| choose_alone(&WITH, "c", cc, driver).map(|(code, entry)| (code.baseline.target(), entry.name));
+        assert_eq!(chosen((9, 0), (12, 0)), Some(("sm_90a".to_owned(), "c")));
+        assert_eq!([chosen((9, 0), (11, 8)), chosen((8, 9), (12, 0)), chosen((10, 0), (13, 0))], [None, None, None]);
+        assert_eq!(choose_from(WITH.baselines, (10, 0), (13, 0), None).map(|code| code.alone), Ok(false));
+        assert!(choose_alone(&WITH, "a_f32", (9, 0), (12, 0)).is_none());
     }
 
     #[test]

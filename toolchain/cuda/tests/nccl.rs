@@ -59,7 +59,7 @@ fn modules() -> &'static Modules {
         let data = encoder.finish().unwrap().leak();
         let at = vec![0, data.len()].leak();
         let entries = vec![Entry { name: "await_flag", params: &[8, 8, 8], at }].leak();
-        let baselines = vec![Baseline { sm: 80, ptx: (7, 4), machine: &[], data, entries }].leak();
+        let baselines = vec![Baseline { sm: 80, alone: false, ptx: (7, 4), machine: &[], data, entries }].leak();
         Box::leak(Box::new(Modules { compiler: Ok("a test"), assembler: None, baselines }))
     })
 }
@@ -524,7 +524,7 @@ fn memory_of_dropped_buffers_is_used_again() {
     run(size, PATIENT, |gpu, _| {
         let address = |buffer: &GpuBuffer<u32>| match buffer.arg() {
             Arg::Buffer { address, .. } => address,
-            Arg::Scalar { .. } | Arg::Grid => unreachable!("the argument of a buffer"),
+            Arg::Scalar { .. } | Arg::Tensor(_) | Arg::Grid => unreachable!("the argument of a buffer"),
         };
         let one = gpu.upload(&[7_u32; 1 << 12]).unwrap();
         let (first, (free, _)) = (address(&one), gpu.memory().unwrap());

@@ -185,6 +185,8 @@ pub enum Arg {
         /// Size in bytes: 1, 2, 4 or 8.
         size: usize,
     },
+    /// A [`Tensor`].
+    Tensor(TensorArg),
     /// The [`GridGroup`](crate::device::grid::GridGroup) of a cooperative launch. The device supplies its counter.
     Grid,
 }
@@ -215,7 +217,172 @@ impl Arg {
         match self {
             Self::Buffer { .. } | Self::Grid => 8,
             Self::Scalar { size, .. } => *size,
+            Self::Tensor(_) => 128,
         }
+    }
+}
+
+/// The order of a tile's elements in shared memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Swizzle {
+    /// As in a tensor of the tile's extent.
+    #[default]
+    None,
+    /// Chunks of 16 bytes exchanged in units of 1024 bytes, without bank conflicts in columns of rows of 128 bytes: see
+    /// [`swizzled`](crate::device::tensor::swizzled).
+    B128,
+}
+
+/// A tensor in device memory and its tiles: the argument for [`TensorMap`](crate::device::TensorMap). The launch reads it, as it does a
+/// buffer.
+///
+/// ```
+/// use warpkov_device::device::mbarrier::{Mbarrier, fence_init};
+/// use warpkov_device::device::{GlobalMut, TensorMap, kernel, thread};
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape, Swizzle, Tensor};
+/// use warpkov_device::shared_array;
+///
+/// /// The tile of 4 × 4 elements at (x, y).
+/// #[kernel(sm = 90, requires(out.len() == 16, shape.threads == 16))]
+/// fn tile(matrix: TensorMap<f32, 2>, x: i32, y: i32, out: GlobalMut<f32>) {
+///     let tile = shared_array!(tile: f32; 48).aligned::<128>();
+///     let (t, full) = (thread::thread_idx_x(), Mbarrier::at(shared_array!(full: u64; 1), 0));
+///     if t == 0 {
+///         full.init(1);
+///         fence_init();
+///         full.arrive_expecting(64);
+///         matrix.load(tile, 0, [x, y], full);
+///     }
+///     thread::sync_threads();
+///     full.wait(0);
+///     out.set(t as usize, tile.get(t));
+/// }
+///
+/// let device = Emulator::default();
+/// let buffer = device.upload(&(0..64).map(|i| i as f32).collect::<Vec<f32>>())?;
+/// let mut out = device.zeros(16)?;
+/// let matrix = Tensor::new(&buffer, [8, 8], [4, 4], Swizzle::None)?;
+/// // SAFETY: `out` has 16 elements.
+/// unsafe { tile(&device, Shape::new(1, 16), matrix, 4, 7, &mut out)? };
+/// assert_eq!(device.to_vec(&out)?[..8], [60.0, 61.0, 62.0, 63.0, 0.0, 0.0, 0.0, 0.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Tensor<'a, B, const R: usize> {
+    buffer: &'a B,
+    arg: TensorArg,
+}
+
+impl<B, const R: usize> Clone for Tensor<'_, B, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B, const R: usize> Copy for Tensor<'_, B, R> {}
+
+/// A tensor map before it is encoded. Extents beyond the rank are 1.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorArg {
+    /// Address of the first element, as in [`Arg::Buffer`].
+    pub address: u64,
+    /// Bytes of an element: 1, 2, 4 or 8.
+    pub element: u32,
+    /// Dimensions: 1 to 3.
+    pub rank: u32,
+    /// Elements of the tensor.
+    pub sizes: [u32; 3],
+    /// Elements of a tile.
+    pub tile: [u32; 3],
+    /// The order of a tile's elements.
+    pub swizzle: Swizzle,
+}
+
+/// Why a [`Tensor`] cannot be made.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TensorError {
+    /// A tile is empty or too large.
+    #[error("a tile has {extent} elements in dimension {dimension}, expected 1 to 256")]
+    Tile {
+        /// The dimension, from 0.
+        dimension: usize,
+        /// Elements of the tile.
+        extent: u32,
+    },
+    /// A row of a tile has a size that the GPU cannot copy.
+    #[error("a row of the tile has {bytes} bytes, expected a multiple of 16{}", if *swizzled { ", at most 128 for a swizzled tile" } else { "" })]
+    Row {
+        /// Bytes of a row.
+        bytes: u64,
+        /// Whether the tile is swizzled.
+        swizzled: bool,
+    },
+    /// A row of the tensor begins at an address that the GPU cannot copy from.
+    #[error("a row of the tensor has {bytes} bytes, expected a multiple of 16")]
+    Stride {
+        /// Bytes of a row.
+        bytes: u64,
+    },
+    /// The buffer is shorter than the tensor.
+    #[error("the buffer has {len} elements, and the tensor {needed}, expected as many, and at least one")]
+    TooShort {
+        /// Elements of the buffer.
+        len: usize,
+        /// Elements of the tensor.
+        needed: u128,
+    },
+}
+
+impl<'a, B, const R: usize> Tensor<'a, B, R> {
+    /// The tensor of extent `sizes`, dimension 0 varying fastest, at the start of `buffer`, which a kernel loads in tiles of extent
+    /// `tile`.
+    ///
+    /// # Errors
+    /// The buffer is too short, or the tile or the rows have a size that no GPU copies.
+    pub fn new<T: DeviceCopy>(
+        buffer: &'a B,
+        sizes: [u32; R],
+        tile: [u32; R],
+        swizzle: Swizzle,
+    ) -> Result<Self, TensorError>
+    where
+        B: Buffer<T>,
+    {
+        const { assert!(1 <= R && R <= 3, "a tensor has one to three dimensions") };
+        let (element, len) = (size_of::<T>() as u64, buffer.len());
+        if let Some(dimension) = (0..R).find(|&dimension| !(1..=256).contains(&tile[dimension])) {
+            return Err(TensorError::Tile { dimension, extent: tile[dimension] });
+        }
+        let (row, swizzled) = (u64::from(tile[0]) * element, swizzle == Swizzle::B128);
+        if !row.is_multiple_of(16) || swizzled && row > 128 {
+            return Err(TensorError::Row { bytes: row, swizzled });
+        }
+        let stride = u64::from(sizes[0]) * element;
+        if R > 1 && !stride.is_multiple_of(16) {
+            return Err(TensorError::Stride { bytes: stride });
+        }
+        let needed: u128 = sizes.iter().map(|&size| u128::from(size)).product();
+        if needed == 0 || needed > len as u128 {
+            return Err(TensorError::TooShort { len, needed });
+        }
+        let address = match buffer.arg() {
+            Arg::Buffer { address, .. } => address,
+            Arg::Scalar { .. } | Arg::Tensor(_) | Arg::Grid => unreachable!("the argument of a buffer"),
+        };
+        let all = |extents: [u32; R]| core::array::from_fn(|axis| extents.get(axis).copied().unwrap_or(1));
+        let (element, rank) = (element as u32, R as u32);
+        Ok(Self { buffer, arg: TensorArg { address, element, rank, sizes: all(sizes), tile: all(tile), swizzle } })
+    }
+
+    /// The buffer.
+    pub fn buffer(&self) -> &'a B {
+        self.buffer
+    }
+
+    /// The tensor as a kernel argument.
+    pub fn arg(&self) -> Arg {
+        Arg::Tensor(self.arg)
     }
 }
 

@@ -16,7 +16,7 @@ use super::launch::Function;
 use super::messages::Messages;
 use crate::driver::{self, Driver, Handle};
 use crate::error::{CudaError, check, from_cust};
-use crate::module::{Baseline, Code, Entry, Loaded, Modules, choose};
+use crate::module::{Baseline, Code, Entry, Loaded, Modules, choose, choose_alone};
 
 /// A GPU's primary context and the programs loaded into it.
 pub(super) struct PrimaryContext {
@@ -181,14 +181,13 @@ impl Drop for PrimaryContext {
 }
 
 impl Program {
-    /// The reason why the device code in use lacks a kernel: it is in that for newer GPUs. Otherwise, `error`.
-    fn why_missing(&self, context: &PrimaryContext, entry: &str, error: CudaError) -> CudaError {
-        let newer = self.modules.baselines.iter().find(|baseline| baseline.entry(entry).is_ok());
-        match (newer, compute_capability(context.device)) {
-            (Some(Baseline { sm, .. }), Ok(cc)) => {
-                CudaError::KernelNeeds { entry: entry.to_owned(), needs: (sm / 10, sm % 10), cc }
+    /// The reason why this GPU has no code of a kernel: it is in that for others. Otherwise, `error`.
+    fn why_missing(&self, entry: &str, cc: (u32, u32), error: CudaError) -> CudaError {
+        match self.modules.baselines.iter().find(|baseline| baseline.entry(entry).is_ok()) {
+            Some(&Baseline { sm, alone, .. }) => {
+                CudaError::KernelNeeds { entry: entry.to_owned(), needs: (sm / 10, sm % 10), alone, cc }
             }
-            _ => error,
+            None => error,
         }
     }
 
@@ -203,8 +202,16 @@ impl Program {
         if let Some(function) = state.functions.get(entry) {
             return Ok(Arc::clone(function));
         }
-        let entry = state.code.baseline.entry(entry).or_else(|error| Err(self.why_missing(context, entry, error)))?;
-        let handle = context.load(&mut state.code, entry)?;
+        let (handle, entry) = match state.code.baseline.entry(entry) {
+            Ok(entry) => (context.load(&mut state.code, entry)?, entry),
+            Err(error) => {
+                let (cc, driver) = (compute_capability(context.device)?, Gpu::driver_version()?);
+                let Some((mut code, entry)) = choose_alone(self.modules, entry, cc, driver) else {
+                    return Err(self.why_missing(entry, cc, error));
+                };
+                (context.load(&mut code, entry)?, entry)
+            }
+        };
         let function = Arc::new(Function::new(context.driver, handle, entry.params)?);
         state.functions.insert(entry.name, Arc::clone(&function));
         Ok(function)
@@ -230,7 +237,8 @@ mod tests {
         }
         let entries = vec![Entry { name: "nothing", params: &[], at: ends.leak() }].leak();
         let machine = vec![10 * major + minor].leak();
-        let baselines = vec![Baseline { sm: 80, ptx: (7, 4), machine, data: data.leak(), entries }].leak();
+        let baselines =
+            vec![Baseline { sm: 80, alone: false, ptx: (7, 4), machine, data: data.leak(), entries }].leak();
         Some(Box::leak(Box::new(Modules { compiler: Ok("a test"), assembler: Some(("12.0", (12, 0))), baselines })))
     }
 

@@ -6,11 +6,11 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cust::device::{Device as CudaDevice, DeviceAttribute};
-use warpkov_device::launch::{Arg, Call, Unmet};
+use warpkov_device::launch::{Arg, Call, Swizzle, TensorArg, Unmet};
 
 use super::Core;
 use super::info::attribute;
-use crate::driver::{self, Driver, Handle, LaunchConfig};
+use crate::driver::{self, Driver, Handle, LaunchConfig, TensorMap};
 use crate::error::{CudaError, check};
 
 /// Shared memory per block, in bytes, that every kernel may use without
@@ -140,6 +140,45 @@ impl Core {
         Ok(())
     }
 
+    /// The tensor map of an argument, if it is a tensor.
+    fn tensor_map(&self, entry: &str, arg: &Arg) -> Result<Option<TensorMap>, CudaError> {
+        /// `CU_TENSOR_MAP_DATA_TYPE_UINT8` and the types of 2, 4 and 8 bytes: a copy needs the size only.
+        const TYPES: [(u32, u32); 4] = [(1, 0), (2, 1), (4, 2), (8, 4)];
+
+        let Arg::Tensor(TensorArg { address, element, rank, sizes, tile, swizzle }) = *arg else { return Ok(None) };
+        let ty = TYPES.iter().find(|(size, _)| *size == element);
+        let (Some(encode), Some((_, ty))) = (self.context.driver.tensor_map_encode_tiled, ty) else {
+            let why = "the driver is too old for tensor maps, or an element is none of 1, 2, 4 or 8 bytes".to_owned();
+            return Err(CudaError::BadLaunch { entry: entry.to_owned(), why });
+        };
+        let extents = sizes.map(u64::from);
+        let row = extents[0] * u64::from(element);
+        let (strides, steps, mut map) = ([row, row * extents[1]], [1; 3], TensorMap([0; 16]));
+        let swizzle = match swizzle {
+            Swizzle::None => 0,
+            Swizzle::B128 => 3,
+        };
+        // SAFETY: cuTensorMapEncodeTiled writes one map, and reads `rank` extents and steps, and `rank` − 1 strides. `Tensor::new` has
+        // checked the limits that its documentation names.
+        let code = unsafe {
+            encode(
+                &mut map,
+                *ty,
+                rank,
+                ptr::with_exposed_provenance_mut(address as usize),
+                extents.as_ptr(),
+                strides.as_ptr(),
+                tile.as_ptr(),
+                steps.as_ptr(),
+                0,
+                swizzle,
+                0,
+                0,
+            )
+        };
+        check("cuTensorMapEncodeTiled", code).map(|()| Some(map))
+    }
+
     /// Implements [`Device::launch`](warpkov_device::launch::Device::launch).
     ///
     /// # Safety
@@ -151,7 +190,12 @@ impl Core {
         self.allow_shared(call.entry, &function, call.shape.shared_bytes)?;
         let counter = self.grid_counter();
         let mut values: Vec<u64> = call.args.iter().map(|arg| value(arg, counter)).collect();
-        let mut parameters: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
+        let mut maps = call.args.iter().map(|arg| self.tensor_map(call.entry, arg)).collect::<Result<Vec<_>, _>>()?;
+        let parameters = values.iter_mut().zip(&mut maps).map(|(value, map)| match map {
+            Some(map) => ptr::from_mut(map).cast(),
+            None => ptr::from_mut(value).cast(),
+        });
+        let mut parameters: Vec<*mut c_void> = parameters.collect();
         let (mut grid, block) = (call.shape.grid, call.shape.block);
         if call.shape.resident {
             let threads = block.x * block.y * block.z;
@@ -229,6 +273,8 @@ fn value(arg: &Arg, counter: u64) -> u64 {
         Arg::Grid => counter,
         Arg::Buffer { address, .. } => address,
         Arg::Scalar { bytes, .. } => u64::from_ne_bytes(bytes),
+        // Passed as a map of 128 bytes.
+        Arg::Tensor(_) => 0,
     }
 }
 
@@ -239,7 +285,7 @@ fn check_launch(call: &Call<'_>, function: &Function, limits: &Limits) -> Result
     if args.len() != params.len() {
         return bad(format!("the launch has {} arguments and the device code takes {}", args.len(), params.len()));
     }
-    if let Some(at) = (0..args.len()).find(|&at| args[at].param_size() != params[at] || params[at] > 8) {
+    if let Some(at) = (0..args.len()).find(|&at| args[at].param_size() != params[at]) {
         let (given, taken) = (args[at].param_size(), params[at]);
         return bad(format!("argument {at} has {given} bytes and the device code takes {taken}"));
     }

@@ -13,7 +13,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
-    DeriveInput, Error, Expr, ExprBinary, FnArg, GenericParam, Ident, ItemFn, LitInt, Pat, Result, ReturnType,
+    DeriveInput, Error, Expr, ExprBinary, FnArg, GenericParam, Ident, ItemFn, Lit, LitInt, Pat, Result, ReturnType,
     Signature, Token, Type, bracketed, parse_macro_input,
 };
 
@@ -40,7 +40,8 @@ use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 /// `if condition { x.len() >= n; y.len() >= n }` requires something of some launches only; a condition has comparisons and constants.
 ///
 /// `cluster = 4` groups each four blocks in x to a cluster: see [`cluster`](../device/cluster/index.html). Such a kernel, and one with
-/// `sm = 90`, is compiled for GPUs of compute capability 9.0 and newer only; its launch on an older one is an error.
+/// `sm = 90`, is compiled for GPUs of compute capability 9.0 and newer only; one with `sm = "90a"` for 9.0 and no other. Its launch on
+/// another GPU is an error.
 ///
 /// `shape` has the threads of a `block` and of all blocks, `threads`; the blocks of the `grid`; both in one direction, as in
 /// `grid.y`; the bytes of dynamic `shared` memory; and the number of `dimensions`. A resident grid, whose blocks the device counts,
@@ -85,10 +86,8 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
         }
         let (device, host) = (kernel.entries(tokens, Vec::new())?, kernel.host(&function)?);
         let forbid = kernel.safe.then(|| quote! { #[forbid(unsafe_code)] });
-        let only = kernel.only();
         Ok(quote! {
             #[cfg(target_arch = "nvptx64")]
-            #only
             #[allow(clippy::too_many_arguments)]
             #[inline(always)]
             #forbid
@@ -275,6 +274,8 @@ enum Generation {
     Any,
     /// 9.0 and newer: `sm = 90`.
     Hopper,
+    /// 9.0 alone: `sm = "90a"`.
+    HopperAlone,
 }
 
 impl Parse for Attribute {
@@ -292,16 +293,19 @@ impl Parse for Attribute {
                     if !(2..=8).contains(&attribute.cluster) {
                         return Err(Error::new(blocks.span(), "a cluster has 2 to 8 blocks"));
                     }
-                    attribute.sm = Generation::Hopper;
+                    if attribute.sm == Generation::Any {
+                        attribute.sm = Generation::Hopper;
+                    }
                     let whole: ExprBinary = syn::parse_quote! { shape.grid.x % #blocks == 0 };
                     attribute.contract.push(whole.into());
                 }
                 "sm" => {
                     input.parse::<Token![=]>()?;
-                    let sm: LitInt = input.parse()?;
-                    attribute.sm = match sm.base10_digits() {
-                        "90" => Generation::Hopper,
-                        _ => return Err(Error::new(sm.span(), "a kernel may need `sm = 90`")),
+                    let sm: Lit = input.parse()?;
+                    attribute.sm = match &sm {
+                        Lit::Int(sm) if sm.base10_digits() == "90" => Generation::Hopper,
+                        Lit::Str(sm) if sm.value() == "90a" => Generation::HopperAlone,
+                        _ => return Err(Error::new(sm.span(), "a kernel may need `sm = 90` or `sm = \"90a\"`")),
                     };
                 }
                 "block" => {
@@ -387,12 +391,12 @@ impl<'a> Kernel<'a> {
         Ok(Self { signature, parameters, instances, contract, safe, cluster, sm })
     }
 
-    /// For `nvptx64`: the condition that the kernel is compiled for a baseline. Read after that on the target, so that the host's
-    /// compiler does not see it.
+    /// The condition that a baseline has the kernel's entry points: those for 9.0 alone have a baseline of their own.
     fn only(&self) -> Tokens {
         match self.sm {
-            Generation::Any => quote! {},
-            Generation::Hopper => quote! { #[cfg(warpkov_sm = "90")] },
+            Generation::Any => quote! { #[cfg(not(warpkov_sm = "90a"))] },
+            Generation::Hopper => quote! { #[cfg(all(warpkov_sm = "90", not(warpkov_sm = "90a")))] },
+            Generation::HopperAlone => quote! { #[cfg(warpkov_sm = "90a")] },
         }
     }
 
@@ -418,19 +422,28 @@ impl<'a> Kernel<'a> {
         let types: Vec<_> = self.parameters.iter().map(|parameter| &parameter.ty).collect();
         let mut flat = Vec::new();
         let parameters = self.parameters.iter().zip(&shapes);
-        let values =
-            parameters.map(|(Parameter { name, ty, .. }, shape)| shape.flatten(&quote! { #ty }, name, &mut flat));
-        let values: Vec<_> = values.collect();
-        let lifetimes: Vec<_> = self.signature.generics.lifetimes().collect();
+        let values: Vec<_> = parameters
+            .map(|(Parameter { name, ty, role }, shape)| match role {
+                Role::Tensor => {
+                    flat.push(quote! { #name: ::warpkov_device::device::parameter::TensorBytes });
+                    Value::AddressOf(flat.len() - 1)
+                }
+                _ => Value::Of(shape.flatten(&quote! { #ty }, name, &mut flat)),
+            })
+            .collect();
+        let (lifetimes, only): (Vec<_>, _) = (self.signature.generics.lifetimes().collect(), self.only());
         let entries = self.instances.iter().map(|instance| {
             let export = self.entry(instance);
             let aliases = self.aliases(instance);
+            let values = values.iter().map(|value| value.in_entry(&export));
             quote! {
                 // A dependency of the kernels that `warpkov-build` compiles contributes functions, not entry points.
                 #[cfg(not(warpkov_dependency))]
+                #only
                 const _: () = {
                     #(#[allow(dead_code)] #aliases)*
                     #[unsafe(export_name = #export)]
+                    #[allow(unused_variables, improper_ctypes_definitions)]
                     unsafe extern "ptx-kernel" fn entry<#(#lifetimes),*>(#(#flat),*) {
                         // SAFETY: the caller of the launcher promises that all addresses are valid.
                         unsafe {
@@ -442,10 +455,8 @@ impl<'a> Kernel<'a> {
                 };
             }
         });
-        let only = self.only();
         Ok(quote! {
             #[cfg(target_arch = "nvptx64")]
-            #only
             #[allow(unexpected_cfgs)]
             const _: () = {
                 #(#entries)*
@@ -626,6 +637,33 @@ impl<'a> Kernel<'a> {
             }
         });
         aliases.collect()
+    }
+}
+
+/// What an entry point passes to its kernel for a parameter.
+enum Value {
+    /// An expression.
+    Of(Tokens),
+    /// The address of a parameter of the entry point, by its position. Rust passes parameters by value.
+    AddressOf(usize),
+}
+
+impl Value {
+    fn in_entry(&self, entry: &str) -> Tokens {
+        let at = match self {
+            Self::Of(value) => return value.clone(),
+            Self::AddressOf(at) => at,
+        };
+        // LLVM names parameters so.
+        let instructions = format!("mov.b64 {{0}}, {entry}_param_{at};\n\tcvta.param.u64 {{0}}, {{0}};");
+        quote! {
+            {
+                let address: u64;
+                // The entry point is one of an unsafe block. The instructions compute an address.
+                ::core::arch::asm!(#instructions, out(reg64) address, options(pure, nomem, nostack, preserves_flags));
+                address
+            }
+        }
     }
 }
 

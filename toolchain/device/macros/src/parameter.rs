@@ -24,6 +24,8 @@ pub enum Role {
     /// `GlobalMut<T>`, with T.
     Write(Type),
     Scalar,
+    /// `TensorMap<T, R>`.
+    Tensor,
     /// `GridGroup`, for which a launch has no argument.
     Grid,
     /// A parameter of a safe kernel: its buffers and numbers, whether the launcher borrows it mutably, and the type of the numbers in
@@ -70,6 +72,7 @@ impl Role {
             ("GlobalMut", Some(element)) => Self::Write(element),
             (name, None) if SCALARS.contains(&name) => Self::Scalar,
             ("GridGroup", None) => Self::Grid,
+            ("TensorMap", Some(_)) => Self::Tensor,
             (name, _) => {
                 let with_arguments = !matches!(last.arguments, PathArguments::None);
                 if let Some((_, leaves, writes)) = SAFE.into_iter().find(|(safe, ..)| *safe == name && with_arguments) {
@@ -96,7 +99,7 @@ impl Role {
             Self::Safe { numbers: Some(number), .. } => quote! { &#lifetime mut #device::Buffer<#number> },
             Self::Scalar => quote! { #ty },
             Self::Grid => quote! { () },
-            Self::Struct(_) | Self::Safe { .. } => {
+            Self::Struct(_) | Self::Safe { .. } | Self::Tensor => {
                 let lifetime = if lifetime.is_empty() {
                     quote! { '_ }
                 } else {
@@ -289,8 +292,8 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
     let names: Vec<&Ident> = fields.named.iter().filter_map(|field| field.ident.as_ref()).collect();
     let types: Vec<&Type> = fields.named.iter().map(|field| &field.ty).collect();
     let roles = types.iter().map(|ty| Role::of(ty)).collect::<Result<Vec<_>>>()?;
-    if let Some((_, ty)) = roles.iter().zip(&types).find(|(role, _)| matches!(role, Role::Grid)) {
-        return Err(Error::new(ty.span(), "a `GridGroup` is a parameter of the kernel itself"));
+    if let Some((_, ty)) = roles.iter().zip(&types).find(|(role, _)| matches!(role, Role::Grid | Role::Tensor)) {
+        return Err(Error::new(ty.span(), "a `GridGroup` or a `TensorMap` is a parameter of the kernel itself"));
     }
     let declared = Struct {
         visibility: visibility.clone(),

@@ -684,7 +684,7 @@ macro_rules! emulated_views {
                     Arg::Buffer { address, len } => {
                         (core::ptr::with_exposed_provenance::<Record>(address as usize), len)
                     }
-                    Arg::Scalar { .. } | Arg::Grid => unreachable!("the argument of a view is a buffer"),
+                    Arg::Scalar { .. } | Arg::Tensor(_) | Arg::Grid => unreachable!("the argument of a view is a buffer"),
                 };
                 // SAFETY: the address of an emulated buffer's argument is that of its record, which outlives the launch.
                 let first = unsafe { (*record).address };

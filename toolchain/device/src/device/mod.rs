@@ -19,7 +19,9 @@
 //! | [`copy`] | asynchronous copies from global to shared memory |
 //! | [`bulk`] | bulk copies between global and shared memory |
 //! | [`mbarrier`] | barriers in shared memory that count arrivals and bytes |
+//! | [`tensor`] | copies of tiles of a tensor |
 //! | [`mma`] | tensor cores |
+//! | [`wgmma`] | tensor cores, for products of four warps from shared memory |
 //! | [`math`] | fused multiply-add, exponential, approximate functions; [`Real`] has the elementary functions |
 //! | [`half`] | conversions between f16 and f32 |
 //!
@@ -74,8 +76,10 @@ pub mod parameter;
 pub mod rows;
 pub mod safe;
 pub mod shared;
+pub mod tensor;
 pub mod thread;
 pub mod warp;
+pub mod wgmma;
 
 pub use crate::{device_assert, device_println, shared_array};
 pub use copy::Source;
@@ -85,6 +89,7 @@ pub use number::{DeviceCopy, Element, Named, Offset, Real, Word};
 pub use parameter::{Parameter, Scalars};
 pub use rows::Rows;
 pub use shared::Shared;
+pub use tensor::TensorMap;
 #[doc(hidden)]
 pub use warpkov_device_macros::__with_prefix;
 pub use warpkov_device_macros::{DeviceCopy, Parameter, kernel};
@@ -116,16 +121,17 @@ pub use bytemuck;
 /// ```
 pub mod prelude {
     pub use super::{
-        DeviceCopy, Element, Global, GlobalMut, GridGroup, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic,
-        block, bulk, cluster, copy, device_assert, device_println, grid, half, kernel, math, mma, shared, shared_array,
-        thread, warp,
+        DeviceCopy, Element, Global, GlobalMut, GridGroup, Named, Offset, Parameter, Real, Rows, Shared, TensorMap,
+        Word, atomic, block, bulk, cluster, copy, device_assert, device_println, grid, half, kernel, math, mma, shared,
+        shared_array, thread, warp, wgmma,
     };
 }
 
 /// The baseline of this compilation: 90 for `sm_90`; 0 under emulation.
 ///
 /// The condition in `if SM >= 90 { … }` is constant, so the compiler removes the branch that does not apply. Code that
-/// does not compile for older GPUs needs `#[cfg(warpkov_sm = "90")]`, which holds for `sm_90` and all later baselines.
+/// does not compile for older GPUs needs `#[cfg(warpkov_sm = "90")]`, which holds for `sm_90` and all later baselines, or a kernel with
+/// `#[kernel(sm = 90)]`.
 pub const SM: u32 = sm();
 
 #[cfg(not(target_arch = "nvptx64"))]

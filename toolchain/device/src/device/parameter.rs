@@ -41,7 +41,10 @@
 //! through a pointer parameter by `ld.global`, or by `ld.global.nc` for a [`Global`].
 
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::launch::{Arg, Buffer, Device, Unmet};
+use crate::{
+    emulator::bulk::Tile,
+    launch::{Arg, Buffer, Device, Tensor, Unmet},
+};
 #[cfg(not(target_arch = "nvptx64"))]
 use core::slice;
 
@@ -50,9 +53,10 @@ use core::slice;
 #[doc(hidden)]
 pub use warpkov_device_macros::{__entries, __shape};
 
-use super::DeviceCopy;
 use super::global::{Global, GlobalMut};
 use super::grid::GridGroup;
+use super::tensor::TensorMap;
+use super::{DeviceCopy, Element};
 
 /// A kernel parameter.
 ///
@@ -353,6 +357,46 @@ impl Parameter for GridGroup {
         Self::new()
     }
 }
+
+impl<T: Element, const R: usize> Parameter for TensorMap<T, R> {
+    /// The address of the entry point's parameter.
+    #[cfg(target_arch = "nvptx64")]
+    type Abi = u64;
+
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    unsafe fn from_abi(abi: u64) -> Self {
+        Self::new(abi)
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    type Launched<'a, D: Device> = Tensor<'a, D::Buffer<T>, R>;
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn name(path: &str, names: &mut Vec<String>) {
+        names.push(path.to_owned());
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn push<D: Device>(launched: &Self::Launched<'_, D>, args: &mut Vec<Arg>) {
+        args.push(launched.arg());
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline]
+    unsafe fn emulated(leaves: &mut Leaves<'_>) -> Self {
+        let (argument, name) = leaves.take();
+        let Arg::Tensor(tensor) = argument else { unreachable!("the argument of a tensor map is a tensor") };
+        Self::new(Tile { tensor, name })
+    }
+}
+
+/// A tensor map as the entry point's parameter. `#[kernel]` passes its address on.
+#[cfg(target_arch = "nvptx64")]
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+pub struct TensorBytes([u64; 16]);
 
 /// Field `I` of a struct.
 #[cfg(target_arch = "nvptx64")]

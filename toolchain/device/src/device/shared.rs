@@ -173,6 +173,20 @@ impl<T: Element> Shared<T> {
         (Self { len: count, ..self }, Self { address, len, ..self })
     }
 
+    /// The part of the array that begins at the next multiple of `BYTES` bytes, a power of two. Arrays begin at multiples of 16.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn aligned<const BYTES: u32>(self) -> Self {
+        const {
+            assert!(
+                BYTES.is_power_of_two() && BYTES.is_multiple_of(Self::BYTES),
+                "a power of two, and a multiple of the element"
+            )
+        };
+        self.split((self.address.wrapping_neg() & (BYTES - 1)) / Self::BYTES).1
+    }
+
     /// The same memory as an array of `U`, a type that is not wider than `T`.
     ///
     /// ```

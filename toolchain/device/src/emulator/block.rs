@@ -487,6 +487,18 @@ impl<'a> Runner<'a> {
 
     /// Ends the block: its shared memory cannot be accessed any more.
     pub fn end_block(&self) -> Result<(), Box<Fault>> {
+        if let Some(counts) = self.block.proxy.borrow().uneven() {
+            return Err(Box::new(Fault {
+                kernel: self.launch.kernel,
+                block: self.block.index,
+                threads: Threads::One(0),
+                kind: Kind::Products { reason: format!("the warps of a group have started {counts:?} products") },
+                site: None,
+                earlier: None,
+                hint: Some("all four warps of a group must make each product: is it in a branch of some?".to_owned()),
+                schedule: self.launch.schedule,
+            }));
+        }
         if let Some(load) = self.block.proxy.borrow().unawaited() {
             let thread =
                 self.launch.origin(&load.engine.stamp(Action::Copy, load.site)).map_or(0, |start| start.thread);

@@ -16,6 +16,8 @@ use super::memory::Record;
 use super::phase::PhaseBarrier;
 use super::shared::words;
 use super::thread::{Block, Elements, Target, Thread, Wait};
+use crate::device::tensor::swizzled;
+use crate::launch::{Swizzle, TensorArg};
 
 /// The unit of sizes and addresses.
 const UNIT: usize = 16;
@@ -84,6 +86,53 @@ impl Piece {
     }
 }
 
+/// A tensor, and the kernel's parameter for it.
+#[derive(Clone, Copy)]
+pub struct Tile {
+    pub tensor: TensorArg,
+    pub name: &'static str,
+}
+
+impl Tile {
+    /// Elements of the tile.
+    pub fn elements(&self) -> u32 {
+        self.tensor.tile.iter().product()
+    }
+
+    /// The parts of the copy of a tile that begins at `at`, to the address `to`: runs of elements that are inside or outside of the
+    /// tensor, within chunks of 16 bytes of shared memory.
+    fn parts(&self, to: u32, at: [i32; 3]) -> Vec<Part> {
+        let TensorArg { address, element, sizes, tile, swizzle, .. } = self.tensor;
+        let mut parts: Vec<Part> = Vec::new();
+        for offset in 0..self.elements() {
+            let inner = [offset % tile[0], offset / tile[0] % tile[1], offset / (tile[0] * tile[1])];
+            let outer: [i64; 3] = std::array::from_fn(|axis| i64::from(at[axis]) + i64::from(inner[axis]));
+            let inside = (0..3).all(|axis| (0..i64::from(sizes[axis])).contains(&outer[axis]));
+            let first = (outer[2] * i64::from(sizes[1]) + outer[1]) * i64::from(sizes[0]) + outer[0];
+            let bytes = match swizzle {
+                Swizzle::None => element * offset,
+                Swizzle::B128 => swizzled(element * offset),
+            };
+            let next = Chunk { address: to + bytes, bytes: element };
+            if let Some(Part { to, from }) = parts.last_mut()
+                && from.is_some() == inside
+                && to.address + to.bytes == next.address
+                && !next.address.is_multiple_of(UNIT as u32)
+            {
+                to.bytes += element;
+                if let Some(from) = from {
+                    from.count += 1;
+                }
+                continue;
+            }
+            let record = ptr::with_exposed_provenance::<Record>(address as usize);
+            let piece = Piece { record, name: self.name, first: first as usize, count: 1, size: element as usize };
+            parts.push(Part { to: next, from: inside.then_some(piece) });
+        }
+        parts
+    }
+}
+
 /// A copy to shared memory.
 pub struct Load {
     pub engine: Clock,
@@ -131,6 +180,8 @@ pub struct Proxy {
     phases: BTreeMap<u32, PhaseBarrier>,
     /// The last fences of each thread.
     fences: BTreeMap<u16, VecDeque<Fence>>,
+    /// Products that each warp has started.
+    products: [u32; 32],
 }
 
 /// A fence of the proxy.
@@ -146,6 +197,17 @@ impl Proxy {
     pub fn reset(&mut self) {
         self.phases.clear();
         self.fences.clear();
+        self.products = [0; 32];
+    }
+
+    /// Notes a product of a warp.
+    pub fn count_product(&mut self, warp: u32) {
+        self.products[warp as usize] += 1;
+    }
+
+    /// The numbers of products of the warps of a group, if they differ.
+    pub fn uneven(&self) -> Option<&[u32]> {
+        self.products.chunks(4).find(|group| group.iter().any(|count| *count != group[0]))
     }
 
     /// Whether a thread that waits for a phase can go on.
@@ -303,7 +365,7 @@ impl Thread {
     }
 
     /// The place of a word that an ordinary write without a fence has written.
-    fn unfenced(&self, chunk: Chunk) -> Option<(Place, Stamp)> {
+    pub(super) fn unfenced(&self, chunk: Chunk) -> Option<(Place, Stamp)> {
         let shared = self.block().shared.borrow();
         let mut fenced = Stamp::NONE;
         words(chunk.address, chunk.bytes).find_map(|word| {
@@ -323,7 +385,7 @@ impl Thread {
     }
 
     /// Ends the launch if a fence of the proxy is missing before a copy.
-    fn require_fence(&self, unfenced: Option<(Place, Stamp)>, site: &'static Location<'static>) {
+    pub(super) fn require_fence(&self, unfenced: Option<(Place, Stamp)>, site: &'static Location<'static>) {
         if let Some((place, write)) = unfenced {
             let line = write.site.map_or(0, Location::line);
             let hint = format!(
@@ -336,7 +398,7 @@ impl Thread {
     }
 
     /// A clock for a copy that the thread starts.
-    fn fork(&self, site: &'static Location<'static>) -> Clock {
+    pub(super) fn fork(&self, site: &'static Location<'static>) -> Clock {
         let serial = super::NEXT_BLOCK.fetch_add(1, Ordering::Relaxed);
         let mut clock = self.clock.borrow_mut();
         self.launch().copies.borrow_mut().insert(serial, clock.stamp(Action::Copy, site));
@@ -387,6 +449,32 @@ impl Thread {
         self.check_bulk(to, &from, site);
         self.read_only(from.elements(), false, site);
         self.start_load(vec![Part { to, from: Some(from) }], barrier, site);
+    }
+
+    /// Starts a copy of a tile of a tensor.
+    #[track_caller]
+    pub(crate) fn load_tile(&self, to: Chunk, tile: &Tile, at: [i32; 3], barrier: u32) {
+        let site = Location::caller();
+        let unit = if tile.tensor.swizzle == Swizzle::B128 { 1024 } else { 128 };
+        if !to.address.is_multiple_of(unit) {
+            let place = self.shared_place(to.address, tile.tensor.element);
+            let hint = format!("such a tile begins at a multiple of {unit} bytes: `Shared::aligned` gives one");
+            raise(Kind::Misaligned { place, bytes: unit as usize }, hint, site);
+        }
+        let start = i64::from(at[0]) * i64::from(tile.tensor.element);
+        if start % UNIT as i64 != 0 {
+            let reason = format!("the tile begins at byte {start} of a row, which is no multiple of {UNIT}");
+            raise(
+                Kind::Bulk { reason },
+                "does the first coordinate count elements, and are they at a multiple of 16 bytes?",
+                site,
+            );
+        }
+        let parts = tile.parts(to.address, at);
+        for part in parts.iter().filter_map(|part| part.from.as_ref()) {
+            self.read_only(part.elements(), false, site);
+        }
+        self.start_load(parts, barrier, site);
     }
 
     /// Starts a copy of these parts.

@@ -294,6 +294,12 @@ pub enum Kind {
         /// What is wrong.
         reason: String,
     },
+    /// A product of a warp group that is misused.
+    #[error("wgmma: {reason}")]
+    Products {
+        /// What is wrong.
+        reason: String,
+    },
     /// An asynchronous copy of memory that ordinary stores have written, without a fence between them.
     #[error("missing proxy fence: ordinary stores have written {place}, which an asynchronous operation accesses")]
     ProxyFence {

@@ -74,6 +74,7 @@ mod shared;
 mod sites;
 #[doc(hidden)]
 pub mod thread;
+pub(crate) mod wgmma;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -89,7 +90,7 @@ pub use memory::{EmulatedBuffer, EmulatedEvent};
 pub use schedule::Schedule;
 
 use crate::device::DeviceCopy;
-use crate::launch::{Arg, Call, Device, Dim3, Shape, Unmet};
+use crate::launch::{Arg, Call, Device, Dim3, Shape, TensorArg, Unmet};
 use launch::{Grid, Launch, Previous, RESIDENT_BLOCKS};
 use meeting::Meeting;
 use memory::{Record, Use};
@@ -710,7 +711,7 @@ impl Device for Emulator {
         let (thread, args) = (call.thread, call.args);
         let operation = Use { number: NEXT_BLOCK.load(Ordering::Relaxed), by: call.kernel };
         for arg in args {
-            if let &Arg::Buffer { address, .. } = arg {
+            if let &Arg::Buffer { address, .. } | &Arg::Tensor(TensorArg { address, .. }) = arg {
                 // SAFETY: the caller promises that it is a buffer of the emulator, whose address is that of its record.
                 unsafe { &*std::ptr::with_exposed_provenance::<Record>(address as usize) }.use_by(operation);
             }

@@ -19,6 +19,7 @@ use super::meeting::Meeting;
 use super::memory::Record;
 use super::profile::{Event, Operation};
 use super::shared::{SharedMemory, words};
+use super::wgmma::Products;
 use crate::device::DeviceCopy;
 use crate::device::atomic::{Ordering, Scope};
 use crate::launch::{Dim3, Shape};
@@ -640,7 +641,7 @@ pub struct Thread {
     vector: Cell<bool>,
     /// Whether it is in a loop that does nothing but to wait.
     waiting: Cell<bool>,
-    /// Whether one of the fields `copies`, `stores`, `peeked`, `polled`, `heard` and `missed` may have changed since the thread began.
+    /// Whether one of the fields `copies`, `stores`, `products`, `peeked`, `polled`, `heard` and `missed` may have changed since the thread began.
     pub(super) rare: Cell<bool>,
     /// Index in the block.
     index: Cell<Dim3>,
@@ -659,6 +660,7 @@ pub struct Thread {
     lanes: Cell<[u64; 32]>,
     copies: RefCell<Copies>,
     pub(super) stores: RefCell<Stores>,
+    pub(super) products: RefCell<Products>,
     /// The last peeks of different elements since the last operation other than a read.
     peeked: RefCell<Vec<Peeked>>,
     /// The element that atomic reads and peeks have found unchanged most often, for hints.
@@ -798,6 +800,7 @@ impl Thread {
             rare: Cell::new(false),
             copies: RefCell::default(),
             stores: RefCell::default(),
+            products: RefCell::default(),
             peeked: RefCell::default(),
             polled: Cell::new(None),
             looks: Cell::new(0),
@@ -848,6 +851,7 @@ impl Thread {
             copies.open.clear();
             copies.groups.clear();
             self.stores.borrow_mut().clear();
+            self.forget_products();
             self.heard.borrow_mut().clear();
             let missed = &mut *self.missed.borrow_mut();
             if !missed.is_empty() {

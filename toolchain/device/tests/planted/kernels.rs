@@ -1,9 +1,11 @@
 //! The kernels. One has the fault if its parameter `broken` is 1. The lines that the report may name end in the comment `!`.
 
 use atomic::{AtomicNumber, Ordering, Scope};
+use warpkov_device::device::half::F16;
 use warpkov_device::device::mbarrier::{Mbarrier, fence_init};
+use warpkov_device::device::wgmma::{self, Accumulator};
 use warpkov_device::device::{
-    Global, GlobalMut, GridGroup, atomic, bulk, cluster, copy, grid, kernel, shared, thread, warp,
+    Global, GlobalMut, GridGroup, TensorMap, atomic, bulk, cluster, copy, grid, kernel, shared, thread, warp,
 };
 use warpkov_device::shared_array;
 
@@ -1013,6 +1015,93 @@ pub fn bulk_result(broken: u32, y: GlobalMut<u32>, out: GlobalMut<u32>) {
     }
     thread::sync_threads();
     out.set(t as usize, y.get(t as usize)); // !
+}
+
+#[kernel(sm = 90)]
+pub fn tile_place(broken: u32, x: TensorMap<u32, 2>, y: GlobalMut<u32>) {
+    let tile = shared_array!(tile: u32; 160).aligned::<128>();
+    let (t, full) = (thread::thread_idx_x(), Mbarrier::at(shared_array!(full: u64; 1), 0));
+    if t == 0 {
+        full.init(1);
+        fence_init();
+        full.arrive_expecting(256);
+        x.load(tile, 4 * (broken & 1), [-4 + (broken >> 1) as i32, 6], full); // !
+    }
+    thread::sync_threads();
+    full.wait(0);
+    y.set(t as usize, tile.get(t));
+}
+
+// Products of warp groups.
+
+#[kernel(sm = "90a")]
+pub fn product_read_early(broken: u32, d: GlobalMut<f32>) {
+    let tiles = shared::dynamic_shared_mem::<u32>().aligned::<1024>();
+    let t = thread::thread_idx_x();
+    for i in (t..3072).step_by(128) {
+        // Each f16 is 1.
+        tiles.set(i, 0x3c00_3c00);
+    }
+    bulk::fence();
+    thread::sync_threads();
+    let (a, b) = tiles.cast::<F16>().split(4096);
+    let mut sums = Accumulator::<16>::zeros();
+    sums.fence();
+    sums.multiply(a, b);
+    wgmma::commit();
+    if broken == 0 {
+        sums.wait::<0>();
+    }
+    sums.for_elements(|i, j, sum| d.set((32 * i + j) as usize, sum)); // !
+    if broken == 1 {
+        sums.wait::<0>();
+    }
+}
+
+#[kernel(sm = "90a")]
+pub fn product_overwritten(broken: u32, d: GlobalMut<f32>) {
+    let tiles = shared::dynamic_shared_mem::<u32>().aligned::<1024>();
+    let t = thread::thread_idx_x();
+    let mut sums = Accumulator::<16>::zeros();
+    for round in 0..2 {
+        for i in (t..3072).step_by(128) {
+            tiles.set(i, if round == 0 { 0x3c00_3c00 } else { 0 }); // !
+        }
+        bulk::fence();
+        thread::sync_threads();
+        let (a, b) = tiles.cast::<F16>().split(4096);
+        sums.fence();
+        sums.multiply(a, b); // !
+        wgmma::commit();
+        if broken == 0 {
+            sums.wait::<0>();
+        }
+        thread::sync_threads();
+    }
+    sums.wait::<0>();
+    sums.for_elements(|i, j, sum| d.set((32 * i + j) as usize, sum));
+}
+
+#[kernel(sm = "90a")]
+pub fn product_without_fences(missing: u32, d: GlobalMut<f32>) {
+    let tiles = shared::dynamic_shared_mem::<u32>().aligned::<1024>();
+    let t = thread::thread_idx_x();
+    for i in (t..3072).step_by(128) {
+        tiles.set(i, 0x3c00_3c00);
+    }
+    if missing != 1 {
+        bulk::fence();
+    }
+    thread::sync_threads();
+    let (a, b) = tiles.cast::<F16>().split(4096);
+    let mut sums = Accumulator::<16>::zeros();
+    if missing != 2 {
+        sums.fence();
+    }
+    sums.multiply(a, b); // !
+    wgmma::commit();
+    sums.wait::<0>();
+    sums.for_elements(|i, j, sum| d.set((32 * i + j) as usize, sum));
 }
 
 // Overlapping launches.

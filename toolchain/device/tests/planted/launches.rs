@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use warpkov_device::device::DeviceCopy;
-use warpkov_device::launch::{Device, Shape};
+use warpkov_device::launch::{Device, Shape, Swizzle, Tensor};
 
 use super::kernels::*;
 
@@ -118,6 +118,12 @@ pub fn planted<D: Device>() -> Vec<Planted<D>> {
         Planted { title: "A tile that is overwritten while a bulk copy reads it", kernel: "bulk_overwrite", report: "race", array: "tile", run: run_bulk_overwrite },
         Planted { title: "A thread that ends before its bulk copy has read", kernel: "bulk_leave", report: "bulk copy", array: "", run: run_bulk_leave },
         Planted { title: "A result of a bulk copy that is read too early", kernel: "bulk_result", report: "race", array: "y", run: run_bulk_result },
+        Planted { title: "A tile of a tensor at an odd address", kernel: "tile_place", report: "misaligned", array: "tile", run: run_tile_place },
+        Planted { title: "A tile of a tensor at an odd column", kernel: "tile_place", report: "bulk copy", array: "", run: run_tile_column },
+        Planted { title: "An accumulator that is read before its products have ended", kernel: "product_read_early", report: "wgmma", array: "", run: run_product_read_early },
+        Planted { title: "A tile that is overwritten while a product reads it", kernel: "product_overwritten", report: "race", array: "dynamic_shared_mem", run: run_product_overwritten },
+        Planted { title: "A missing fence between stores to a tile and a product", kernel: "product_without_fences", report: "missing proxy fence", array: "dynamic_shared_mem", run: run_product_unfenced_tile },
+        Planted { title: "A missing fence between an accumulator and its product", kernel: "product_without_fences", report: "wgmma", array: "", run: run_product_unfenced_sum },
         Planted { title: "A read before the previous launch has written", kernel: "consume", report: "race", array: "x", run: run_consume },
         Planted { title: "A write before the previous launch has read", kernel: "overwrite", report: "race", array: "x", run: run_overwrite },
         Planted { title: "A read before the launch before the previous one has written", kernel: "read_early", report: "race", array: "x", run: run_read_early },
@@ -558,6 +564,49 @@ fn run_bulk_result<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
     let mut y = device.zeros(128)?;
     let mut out = device.zeros(64)?;
     launch!(bulk_result(device, Shape::new(1, 64), broken, &mut y, &mut out))
+}
+
+fn run_tile_place<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    tile_place_with(device, broken)
+}
+
+fn run_tile_column<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    tile_place_with(device, 2 * broken)
+}
+
+fn tile_place_with<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(64)?;
+    let Ok(tensor) = Tensor::new(&x, [16, 8], [16, 4], Swizzle::None) else { unreachable!("the sizes are valid") };
+    launch!(tile_place(device, Shape::new(1, 64), broken, tensor, &mut y))?;
+    // The tile begins four columns before the matrix, and ends two rows behind it.
+    expect(device, &y, (0..64_u32).map(|i| if i % 16 < 4 || i >= 32 { 0 } else { 92 + i }))
+}
+
+// Products of warp groups.
+
+fn run_product_read_early<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut d = device.zeros(2048)?;
+    launch!(product_read_early(device, Shape::new(1, 128).with_shared(1024 + 12_288), broken, &mut d))?;
+    expect(device, &d, [64.0_f32; 2048].into_iter())
+}
+
+fn run_product_overwritten<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut d = device.zeros(2048)?;
+    launch!(product_overwritten(device, Shape::new(1, 128).with_shared(1024 + 12_288), broken, &mut d))?;
+    expect(device, &d, [64.0_f32; 2048].into_iter())
+}
+
+fn run_product_unfenced_tile<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut d = device.zeros(2048)?;
+    launch!(product_without_fences(device, Shape::new(1, 128).with_shared(1024 + 12_288), broken, &mut d))?;
+    expect(device, &d, [64.0_f32; 2048].into_iter())
+}
+
+fn run_product_unfenced_sum<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let mut d = device.zeros(2048)?;
+    launch!(product_without_fences(device, Shape::new(1, 128).with_shared(1024 + 12_288), 2 * broken, &mut d))?;
+    expect(device, &d, [64.0_f32; 2048].into_iter())
 }
 
 // Overlapping launches.
