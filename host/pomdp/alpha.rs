@@ -158,6 +158,15 @@ impl AlphaVectors {
         );
     }
 
+    /// The same vectors with other actions.
+    ///
+    /// # Panics
+    /// If there is not one action per vector.
+    pub(crate) fn with_actions(mut self, actions: &[u32]) -> Self {
+        self.actions.copy_from_slice(actions);
+        self
+    }
+
     /// Reserves memory for exactly this many more vectors.
     pub(crate) fn reserve_exact(&mut self, vectors: usize) {
         self.values.reserve_exact(vectors * self.states as usize);

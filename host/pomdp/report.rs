@@ -35,6 +35,8 @@ struct Record<'a> {
     seconds: f64,
     beliefs: usize,
     vectors: usize,
+    /// Before the compaction.
+    vectors_found: usize,
     iterations: u64,
     backups: u64,
     expansion: Expansion,
@@ -86,6 +88,7 @@ impl Report for Solved<'_> {
             seconds: end.seconds,
             beliefs: end.beliefs,
             vectors: end.vectors,
+            vectors_found: solution.found,
             iterations: end.iterations,
             backups: end.backups,
             expansion: solution.expansion,
@@ -118,7 +121,11 @@ impl Report for Solved<'_> {
         if let Some(ranks) = ranks::summary(&solution.ranks) {
             writeln!(out, "Ranks: {ranks}")?;
         }
-        writeln!(out, "Size: {} beliefs, {} vectors", end.beliefs, end.vectors)?;
+        write!(out, "Size: {} beliefs, {} vectors", end.beliefs, end.vectors)?;
+        if solution.found > end.vectors {
+            write!(out, " of {}", solution.found)?;
+        }
+        writeln!(out)?;
         writeln!(out, "{}", self.bounds())
     }
 

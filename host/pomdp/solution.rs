@@ -15,8 +15,7 @@ pub struct Stage {
     pub next: Vec<u32>,
 }
 
-/// The vectors that [support](super::support) the value at the start, without their entries: a finite-state controller that
-/// attains this value. Node i takes action aᵢ.
+/// A finite-state controller that attains the value of vectors at the start. Node i belongs to vector i, and takes action aᵢ.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Support {
     /// The node to begin in, one per [initial belief](super::model::Pomdp::starts).
@@ -92,10 +91,12 @@ pub struct Solution {
     /// Γ in the model's own sign: V(b) is the largest b·α for rewards and the smallest for costs. The policy that takes
     /// the action of the best vector in every belief attains V, because [every vector is supported](super::support).
     pub vectors: AlphaVectors,
+    /// Number of vectors before the [compaction](super::compact).
+    pub found: usize,
     /// With a horizon T, the policies for T, T − 1 … 1 steps to go; `vectors` are those of the first. Values are those
     /// of the maximisation problem.
     pub stages: Vec<Stage>,
-    /// A controller that attains the value of `vectors` at the start. They do not hold all of its nodes.
+    /// A controller that attains the value of `vectors` at the start.
     pub support: Option<Support>,
     /// Why the run ended.
     pub status: Status,

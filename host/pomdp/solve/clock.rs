@@ -15,6 +15,9 @@ pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 /// Least ratio of the times of consecutive recorded rounds.
 const SPACING: f64 = 1.05;
 
+/// Part of the time limit that the search may take, if a compaction of its vectors follows.
+const SEARCH_SHARE: f64 = 0.8;
+
 /// Time after the limit that final work may take: this fraction of the limit, and at least [`LEAST_OVERTIME`].
 const OVERTIME: f64 = 0.03;
 /// Least time for final work.
@@ -69,6 +72,8 @@ pub struct Clock<'a> {
     /// Seconds before.
     before: f64,
     limits: Limits,
+    /// Time at which the search ends.
+    search_end: Option<Duration>,
     /// What a step of good play [earns](crate::options::earned).
     earned: f64,
     observe: Observer<'a>,
@@ -105,6 +110,7 @@ impl<'a> Clock<'a> {
             start,
             before: 0.0,
             limits,
+            search_end: limits.time,
             earned,
             observe,
             sign,
@@ -134,6 +140,11 @@ impl<'a> Clock<'a> {
         }
         self.last.bounds.upper = self.last.bounds.upper.min(checkpoint.upper);
         self.rounds.clone_from(&checkpoint.rounds);
+    }
+
+    /// Reserves a part of the time for work after the search.
+    pub fn reserve(&mut self) {
+        self.search_end = self.limits.time.map(|time| time.mul_f64(SEARCH_SHARE));
     }
 
     /// The seconds so far, with those before a checkpoint.
@@ -275,7 +286,7 @@ impl<'a> Clock<'a> {
         let round = self.round();
         if self.team.is_broken() {
             Some(Status::Interrupted)
-        } else if self.limits.time.is_some_and(|time| round.seconds >= time.as_secs_f64()) {
+        } else if self.search_end.is_some_and(|end| round.seconds >= end.as_secs_f64()) {
             Some(Status::Time)
         } else {
             (self.observe)(&round).is_break().then_some(Status::Interrupted)
@@ -296,13 +307,15 @@ impl<'a> Clock<'a> {
         true
     }
 
-    /// Whether final work exceeds its time: [`overtime`] of the time limit. Also `true` once the observer has stopped
-    /// the run.
-    pub fn overdue(&mut self) -> bool {
+    /// Whether the time for the compaction is over, on any rank, or the observer has stopped the run. All ranks call it. The
+    /// observer is told the present number of vectors.
+    pub fn overdue(&mut self, vectors: usize) -> bool {
+        self.last.vectors = vectors;
         let round = self.round();
-        self.status == Some(Status::Interrupted)
-            || self.limits.time.is_some_and(|time| round.seconds >= overtime(time).as_secs_f64())
-            || (self.observe)(&round).is_break()
+        let own = self.status == Some(Status::Interrupted)
+            || self.limits.time.is_some_and(|time| round.seconds >= time.as_secs_f64())
+            || (self.observe)(&round).is_break();
+        self.team.any(own)
     }
 
     /// Ends the run because a launch was [stopped](super::Error::is_stop).
@@ -326,7 +339,7 @@ impl<'a> Clock<'a> {
 
     /// Records the final state, after all work. Returns the status and the rounds.
     pub fn end(mut self, standing: Standing) -> (Option<Status>, Vec<Round>) {
-        let last = self.rounds.pop();
+        self.rounds.pop();
         let status = self.status.take();
         self.limits = Limits {
             gap: Gap::Absolute(f64::NEG_INFINITY),
@@ -337,10 +350,6 @@ impl<'a> Clock<'a> {
             ..self.limits
         };
         self.over(standing);
-        if let (Some(last), [.., end]) = (last, &mut self.rounds[..]) {
-            // The final state keeps the time at which the limit was reached.
-            end.seconds = last.seconds;
-        }
         (status, self.rounds)
     }
 }

@@ -9,6 +9,7 @@
 //! >   B ← B ∪ expand(B)
 //! >   Γ ← Γ ∪ {backup(b)} for the beliefs b that the [scheme] selects
 //! >   Γ ← the vectors that are best at a belief of B, with their [continuations](super::support)
+//! > Γ ← the [compaction](super::compact) of Γ
 //!
 //! Several [ranks](team) divide this work. Each holds the model. Either all run the same search and divide each batch of backups,
 //! or each samples its own beliefs, and once a round all exchange the vectors and the upper bounds that they found: both are
@@ -26,9 +27,10 @@ use self::team::{Divided, Team};
 use super::alpha::AlphaVectors;
 use super::backend::{PointBackup, Trials};
 use super::checkpoint::{Checkpoint, hash};
+use super::compact::{Compact, Effort, compact};
 use super::model::Pomdp;
 use super::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions, earned};
-use super::solution::{RankShare, Round, Solution, Status};
+use super::solution::{RankShare, Round, Solution, Status, Support};
 use crate::backends::cpu::PointBased;
 use crate::backends::device::{self, Backups, Walkers};
 use warpkov_common::checkpoint::Checkpoints;
@@ -63,6 +65,16 @@ pub use clock::Observer;
 
 /// Number of consecutive expansions without progress that ends a run.
 const PATIENCE: u32 = 64;
+
+/// The compaction may take this part of the work of the search, and at least [`COMPACTION_WORK`].
+const COMPACTION_SHARE: u64 = 4;
+
+/// Multiplications of a compaction after a short search: a few seconds on one core.
+const COMPACTION_WORK: u64 = 1 << 32;
+
+/// Memory that a compaction may take besides the vectors, relative to them: occupancies in two parts, and selected vectors in two
+/// layouts.
+const COPIES: f64 = 4.5;
 
 /// Default number of trials per batch of backups on a device.
 const TRIALS_PER_BATCH: usize = 64;
@@ -280,7 +292,8 @@ impl<'a, 'k> Run<'a, 'k> {
         let shares = team.shares(&self.device, found.ended.1.last().map_or(0, |last| last.backups));
         let vectors =
             found.stages.first().map_or_else(|| AlphaVectors::new(self.model.states()), |first| first.vectors.clone());
-        let solution = self.solution(vectors, found.ended, Expansion::Hsvi, Scheme::Path, shares);
+        let policy = Compact { vectors, support: Support::default() };
+        let solution = self.solution(policy, found.ended, Expansion::Hsvi, Scheme::Path, shares);
         Ok(Solution { stages: found.stages, ..solution })
     }
 
@@ -315,14 +328,12 @@ impl<'a, 'k> Run<'a, 'k> {
         let mut walkers = Walkers::new(device, model, backups, &search.upper_bound.informed)?;
         let (standing, backups) = trials::run(&mut walkers, &mut search, expansion, options, keeper)?;
         let shares = team.shares(&device_name, backups);
-        let mut clock = search.into_clock();
+        let work = search.work;
+        let clock = search.into_clock();
         let slack = walkers.slack(largest(model))[0].max(resume.map_or(0.0, |checkpoint| checkpoint.slack[0]));
-        let (vectors, support) = walkers.into_vectors(model, slack, &mut || clock.overdue())?;
-        // The returned vectors, after pruning and reduction, decide the reported bound.
-        let attained = vectors.best(model.start()).map_or(f64::NEG_INFINITY, |(_, value)| value);
-        let bounds = Interval { lower: standing.bounds.lower.min(attained), ..standing.bounds };
-        let end = clock.end(Standing { bounds, vectors: vectors.len(), ..standing });
-        Ok(Solution { support: Some(support), ..self.solution(vectors, end, expansion, Scheme::Path, shares) })
+        let found = walkers.into_vectors(model, slack)?;
+        let (found, policy, end) = compacted(model, found, work, clock, standing);
+        Ok(Solution { found, ..self.solution(policy, end, expansion, Scheme::Path, shares) })
     }
 
     /// The clock of the run, with initial bounds that hold for every policy, and the keeper of its checkpoints.
@@ -335,7 +346,9 @@ impl<'a, 'k> Run<'a, 'k> {
         let [below, above] = slack(self.model, largest / rest);
         let bounds = Interval { lower: extreme(f64::min) / rest - below, upper: extreme(f64::max) / rest + above };
         let earned = earned(&rewards, self.model.actions() as usize);
-        (Clock::new(self.start, self.limits, self.sign, self.observe, (bounds, earned), self.team), self.keeper)
+        let mut clock = Clock::new(self.start, self.limits, self.sign, self.observe, (bounds, earned), self.team);
+        clock.reserve();
+        (clock, self.keeper)
     }
 
     /// Solves with beliefs and bounds on the host. `backend` does the backups, except those of single paths.
@@ -416,22 +429,23 @@ impl<'a, 'k> Run<'a, 'k> {
         }
         let backups = if apart { search.backups } else { backend.backups };
         search.prune();
-        let standing = search.standing();
+        let (standing, work) = (search.standing(), search.work);
         let shares = team.shares(&device, backups);
-        let (vectors, support, clock) = search.into_vectors();
-        let end = clock.end(Standing { vectors: vectors.len(), ..standing });
-        Ok(Solution { support: Some(support), ..self.solution(vectors, end, expansion, scheme, shares) })
+        let (found, clock) = search.into_vectors();
+        let (found, policy, end) = compacted(model, found, work, clock, standing);
+        Ok(Solution { found, ..self.solution(policy, end, expansion, scheme, shares) })
     }
 
     fn solution(
         &mut self,
-        vectors: AlphaVectors,
+        policy: Compact,
         (status, rounds): (Option<Status>, Vec<Round>),
         expansion: Expansion,
         scheme: Scheme,
         ranks: Vec<RankShare>,
     ) -> Solution {
-        let vectors = vectors.times(self.sign);
+        let Compact { vectors, support } = policy;
+        let (found, vectors) = (vectors.len(), vectors.times(self.sign));
         let (device, mut notes) = (std::mem::take(&mut self.device), std::mem::take(&mut self.notes));
         if self.options.expansion.is_none() && self.options.horizon.is_none() {
             notes.push(format!("auto chose {expansion}: {}", expansion.merit()));
@@ -444,9 +458,10 @@ impl<'a, 'k> Run<'a, 'k> {
         Solution {
             gap_limit,
             relative_gap,
+            found,
             vectors,
             stages,
-            support: None,
+            support: Some(support).filter(|support| !support.starts.is_empty()),
             status,
             rounds,
             expansion,
@@ -456,6 +471,36 @@ impl<'a, 'k> Run<'a, 'k> {
             ranks,
         }
     }
+}
+
+/// The [compaction](compact) of what a search found: the number of vectors before, the policy, and the end of the run. Without the
+/// memory for it, all vectors stay.
+fn compacted(
+    model: &Pomdp,
+    found: Compact,
+    work: u64,
+    mut clock: Clock,
+    standing: Standing,
+) -> (usize, Compact, (Option<Status>, Vec<Round>)) {
+    let count = found.vectors.len();
+    let enough = COPIES * size_of_val(found.vectors.values()) as f64 <= clock.memory() as f64;
+    let work = clock.team().least((work / COMPACTION_SHARE).max(COMPACTION_WORK));
+    let compacted = if clock.team().any(!enough) {
+        None
+    } else {
+        let late = &mut |vectors| clock.overdue(vectors);
+        compact(model, &found, &mut Effort { work, vectors: count, late })
+    };
+    // The written vectors decide the reported bound.
+    let mut lower = standing.bounds.lower.min(found.support.value);
+    if let Some(policy) = &compacted {
+        let [below, _] = slack(model, largest(model) / (1.0 - model.gamma()));
+        lower = lower.max(policy.support.value - below);
+    }
+    let policy = compacted.unwrap_or(found);
+    let bounds = Interval { lower, ..standing.bounds };
+    let end = clock.end(Standing { bounds, vectors: policy.vectors.len(), ..standing });
+    (count, policy, end)
 }
 
 /// max |r(s, a)|, over all s and a.

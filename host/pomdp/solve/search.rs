@@ -16,15 +16,13 @@ use super::graph::{Child, Edge, Graph, MERGED, NONE};
 use super::lower::LowerBound;
 use super::rounds::Apart;
 use super::upper::{UpperBound, informed_bound};
-use crate::alpha::AlphaVectors;
 use crate::backend::Plans;
 use crate::backends::cpu::{Assembler, Vectors};
 use crate::belief::Belief;
 use crate::checkpoint::{Checkpoint, Snapshot};
+use crate::compact::{Compact, closure};
 use crate::model::Pomdp;
 use crate::projection::Projection;
-use crate::reduce::{reduced, support};
-use crate::solution::Support;
 use crate::support::Supports;
 use warpkov_common::memory;
 use warpkov_common::numbers::max_norm;
@@ -76,9 +74,6 @@ const UNIT: f64 = f64::EPSILON / 2.0;
 
 /// A successor below this fraction of the sum of its action's weighted gaps keeps its known upper bound.
 const NEGLIGIBLE_GAP: f64 = 0.01;
-
-/// Copies of all vectors that a reduction may take: those that it keeps, in both layouts.
-const COPIES: f64 = 1.5;
 
 /// Tolerance of the fast informed bound, relative to the gap of the initial bounds.
 const FIB_TOLERANCE: f64 = 1e-3;
@@ -414,23 +409,18 @@ impl<'m, 'o> Search<'m, 'o> {
         successors
     }
 
-    /// The policy of Γ and the retired vectors after its [reduction](reduced), its [support], and the clock. Without the memory for
-    /// the reduction, all vectors of the support stay.
+    /// The [closure] of Γ and the retired vectors, and the clock.
     #[must_use]
-    pub fn into_vectors(self) -> (AlphaVectors, Support, Clock<'o>) {
-        let Self { model, lower_bound: LowerBound { vectors, supports, .. }, upper_bound, mut clock, graph, .. } = self;
-        // Frees memory for the reduction.
+    pub fn into_vectors(self) -> (Compact, Clock<'o>) {
+        let Self { model, lower_bound: LowerBound { vectors, supports, .. }, upper_bound, clock, graph, .. } = self;
+        // Frees memory for the compaction.
         drop((graph, upper_bound));
-        let (mut all, next) = supports.join(vectors.into_alpha());
+        let (all, next) = supports.join(vectors.into_alpha());
         drop(supports);
+        let found = closure(model, &all, &next);
+        drop((all, next));
         memory::release();
-        let (support, reached) = support(model, &all, &next);
-        let needed = (1.0 + COPIES) * size_of_val(all.values()) as f64;
-        if needed > clock.memory() as f64 {
-            all.keep(|i| reached[i]);
-            return (all, support, clock);
-        }
-        (reduced(model, &all, &next, &mut || clock.overdue()), support, clock)
+        (found, clock)
     }
 
     /// The clock of the run.

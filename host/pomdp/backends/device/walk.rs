@@ -13,9 +13,8 @@ use crate::backends::device::backup::{Backups, THREADS};
 use crate::backends::device::beliefs::Beliefs;
 use crate::backends::device::upper::Upper;
 use crate::belief::Belief;
+use crate::compact::{Compact, closure};
 use crate::model::Pomdp;
-use crate::reduce::{reduced, support};
-use crate::solution::Support;
 use crate::support::Supports;
 use warpkov_runtime::Precise;
 use warpkov_runtime::scratch::scratch;
@@ -115,29 +114,22 @@ impl<'d, T: Precise> Walkers<'d, T> {
         })
     }
 
-    /// The policy of Γ and the retired vectors after its [reduction](reduced), as far as time permits, and its [support].
-    /// Every entry is lowered by `slack`, the bound c on rounding errors, so that the result is supported: if
-    /// α ≤ L α + (1 − γ) c, then L (α − c) = L α − γ c ≥ α − c.
+    /// The [closure] of Γ and the retired vectors. Every entry is lowered by `slack`, the bound c on rounding errors, so that the
+    /// result is supported: if α ≤ L α + (1 − γ) c, then L (α − c) = L α − γ c ≥ α − c.
     ///
     /// After a failed operation, Γ is the one before it: the host knows the continuations of these vectors, and the
     /// device still holds the vectors that the host lacks.
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn into_vectors(
-        mut self,
-        model: &Pomdp,
-        slack: f64,
-        late: &mut dyn FnMut() -> bool,
-    ) -> Result<(AlphaVectors, Support), DeviceError> {
+    pub fn into_vectors(mut self, model: &Pomdp, slack: f64) -> Result<Compact, DeviceError> {
         self.backups.download_into(&mut self.mirror, self.supports.active())?;
         let (all, next) = self.supports.join(self.mirror);
         drop(self.supports);
-        let (mut support, _) = support(model, &all, &next);
-        support.value -= slack;
-        let mut vectors = reduced(model, &all, &next, late);
+        let Compact { mut vectors, mut support } = closure(model, &all, &next);
         vectors.values_mut().iter_mut().for_each(|value| *value -= slack);
-        Ok((vectors, support))
+        support.value -= slack;
+        Ok(Compact { vectors, support })
     }
 
     /// Γ, without retired vectors.

@@ -11,12 +11,12 @@ use warpkov_pomdp::alpha::AlphaVectors;
 use warpkov_pomdp::backend::PointBackup;
 use warpkov_pomdp::backends::cpu::{Assembler, PointBased};
 use warpkov_pomdp::belief::Belief;
+use warpkov_pomdp::compact::{Compact, Effort, closure, compact};
 use warpkov_pomdp::generate::{Aloha, FourByThree, Inspection, Layout, Maintenance, Maze, RockSample, Tag, Tiger};
 use warpkov_pomdp::io::{Format, read_from};
 use warpkov_pomdp::model::{Pomdp, PomdpParts};
 use warpkov_pomdp::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions, earned};
 use warpkov_pomdp::projection::Projection;
-use warpkov_pomdp::reduce::reduced;
 use warpkov_pomdp::simulate::{Options, Simulator};
 use warpkov_pomdp::solution::{Solution, Status};
 use warpkov_pomdp::solve::bounds::{blind, fib, mdp, qmdp};
@@ -256,6 +256,14 @@ fn discounted(model: Pomdp, gamma: f64) -> Pomdp {
     PomdpParts { process: MdpParts { gamma, ..parts.process }, ..parts }.validated().unwrap()
 }
 
+/// The same model with rewards times `factor`.
+fn scaled(model: Pomdp, factor: f64) -> Pomdp {
+    let mut parts = model.into_parts();
+    let rewards = parts.process.action_rewards.iter().map(|reward| factor * reward).collect::<Vec<_>>();
+    parts.process.action_rewards = rewards.into();
+    parts.validated().unwrap()
+}
+
 #[test]
 fn policies_of_random_models_earn_the_reported_value() {
     let mut random = Random::new(31);
@@ -282,20 +290,24 @@ fn gaps_keep_shrinking_for_gamma_near_1() {
     assert!(ends.windows(2).all(|pair| pair[1].upper < pair[0].upper), "{ends:?}");
 }
 
-/// The subset of vectors that the plan from the start refers to is a valid policy with the same value at the start.
+/// Compact policies of random models whose rewards have many magnitudes: every vector is at most its backup, the start keeps its
+/// value, and the controller attains it. Without time, the closure stays.
 #[test]
-fn reduced_sets_are_policies() {
+fn compact_policies_keep_the_value_of_the_start() {
     let mut random = Random::new(41);
     let mut counts = [0, 0];
-    for index in 0..40 {
+    for index in 0..200 {
         let model = model(&mut random).to_maximize();
         let model = discounted(model, 1.0 - 0.1_f64.powf(2.0 * random.unit() + 0.2));
+        let model = scaled(model, 10.0_f64.powf(16.0 * random.unit() - 8.0));
         let (states, count) = (model.states(), model.observation_count() as usize);
         let rewards = model.expected_rewards();
-        let mut all = blind::blind(&model, &rewards, &Assembler::new(&model, &rewards), 1e-12, &mut || false);
+        let size = rewards.iter().fold(0.0_f64, |most, reward| most.max(reward.abs())) / (1.0 - model.gamma());
+        let assembler = Assembler::new(&model, &rewards);
+        let mut all = blind::blind(&model, &rewards, &assembler, 1e-12 * size, &mut || false);
         let mut next: Vec<u32> = (0..all.len() as u32).flat_map(|vector| vec![vector; count]).collect();
         let mut backend = PointBased::new(&model);
-        for _ in 0..30 {
+        for _ in 0..12 {
             let drawn = distributions(&mut random, 3, states);
             let belief = |row| Belief::new(drawn.row(row).0.to_vec(), drawn.row(row).1.to_vec()).unwrap();
             let beliefs = [belief(0), belief(1), belief(2), model.start().clone()];
@@ -305,19 +317,38 @@ fn reduced_sets_are_policies() {
             next.extend(backed.next);
         }
         let value = all.best(model.start()).unwrap().1;
-        // No plan of the start leads to the worst vector, although the others cover its continuations.
-        let worst = vec![all.values().iter().copied().fold(0.0, f64::min); states as usize];
-        all.push(0, &worst);
-        next.extend(vec![0; model.observation_count() as usize]);
-        let [few, many] = [false, true].map(|late| reduced(&model, &all, &next, &mut || late));
-        assert!(!(0..few.len()).any(|i| few.vector(i) == worst), "model {index}");
-        for kept in [&few, &many] {
-            let found = verify(&model, kept, 1e-9, 200, &|| false).unwrap();
-            assert!(found.supported == kept.len() && found.value == value, "model {index}: {found:?}, {value}");
+        let found = closure(&model, &all, &next);
+        assert_eq!(found.support.value, value, "model {index}");
+        let effort = |work| Effort { work, vectors: found.vectors.len(), late: &mut |_| false };
+        assert!(compact(&model, &found, &mut effort(0)).is_none(), "model {index}");
+        let small = compact(&model, &found, &mut effort(u64::MAX)).unwrap();
+        for Compact { vectors, support } in [&found, &small] {
+            let bound = verify(&model, vectors, 1e-12 * size, 200, &|| false).unwrap();
+            assert!(bound.supported == vectors.len(), "model {index}: {bound:?}");
+            assert!(vectors.actions() == support.actions && support.value == bound.value, "model {index}: {bound:?}");
+            let nodes = Nodes {
+                numbers: (0..vectors.len() as u32).collect(),
+                actions: support.actions.clone(),
+                next: support.next.iter().copied().map(Some).collect(),
+                starts: support.starts.clone(),
+            };
+            let values = Controller::new(&model, nodes).unwrap().evaluate(&model, &|| false).unwrap();
+            assert!(values.upper >= support.value - 1e-12 * size, "model {index}: {values:?}");
         }
-        counts = [counts[0] + few.len(), counts[1] + many.len()];
+        assert!(small.support.value >= value && small.vectors.len() <= found.vectors.len(), "model {index}");
+        counts = [counts[0] + small.vectors.len(), counts[1] + found.vectors.len()];
     }
-    assert!(10 * counts[0] < 9 * counts[1], "{counts:?}");
+    assert!(2 * counts[0] < counts[1], "{counts:?}");
+}
+
+/// The policy for Hallway2 has no more vectors than its value needs, and earns at least its bound.
+#[test]
+fn policies_for_hallway2_are_compact() {
+    let model = Maze::hallway2().generate().unwrap();
+    let solution = solve(&model, &options(1e-3, 30));
+    assert!(solution.vectors.len() <= 250 && 4 * solution.vectors.len() < solution.found, "{}", solution.vectors.len());
+    assert_eq!(solution.vectors.len(), solution.end().vectors);
+    is_attained(&model, &solution, 200, "hallway2");
 }
 
 /// If QMDP is interrupted, the remaining states get an upper bound, from the largest value of all states.
