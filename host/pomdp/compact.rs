@@ -52,7 +52,10 @@ const GIVEN_UP: f64 = 0.25;
 const LEAST_OCCUPANCY: f64 = 1e-5;
 
 /// Width of the bounds of a controller to keep, relative to the largest value.
-const TOLERANCE: f64 = 1e-9;
+const TOLERANCE: f64 = 1e-12;
+
+/// Number of multiplications that justifies parallel work.
+const PARALLEL_WORK: u64 = 1 << 18;
 
 /// Width of the bounds of an improvement.
 const ROUGH: f64 = 1e-5;
@@ -175,7 +178,8 @@ impl Controllers<'_> {
         let (mut most, mut part) = (best.support.value, REMOVED);
         loop {
             effort.vectors = best.vectors.len();
-            let removed = (part * best.vectors.len() as f64) as usize;
+            let (count, starts) = (best.vectors.len(), best.support.starts.len());
+            let removed = ((part * count as f64) as usize).min(count.saturating_sub(starts));
             if removed == 0 {
                 return Some(best);
             }
@@ -203,17 +207,20 @@ impl Controllers<'_> {
     /// Replaces the vectors by lower bounds on the values of their nodes, up to a tolerance relative to the largest.
     fn evaluate(&self, nodes: &mut Compact, tolerance: f64, effort: &mut Effort) -> Option<()> {
         let gamma = self.model.gamma();
-        let factor = gamma / (1.0 - gamma);
+        let (factor, mut width) = (gamma / (1.0 - gamma), f64::INFINITY);
         loop {
             effort.spend(nodes.vectors.len() as u64 * self.of_backup)?;
             let Compact { vectors, support } = &*nodes;
-            let backup = |node: usize| self.assembler.vector(vectors, support.actions[node], self.links(nodes, node));
-            let rows: Vec<Vec<f64>> = (0..vectors.len()).into_par_iter().map(backup).collect();
+            let backup =
+                |(): &mut (), node| self.assembler.vector(vectors, support.actions[node], self.links(nodes, node));
+            let rows = each(vectors.len(), self.of_backup, backup);
             let changes = rows.iter().flatten().zip(vectors.values()).map(|(new, old)| new - old);
             let [least, most] = changes.fold([f64::INFINITY, f64::NEG_INFINITY], |[least, most], change| {
                 [least.min(change), most.max(change)]
             });
-            let done = (most - least) * factor <= tolerance * max_norm(vectors.values()) || !(most - least).is_finite();
+            // Every sweep reduces the width to at most γ times itself, up to rounding.
+            let last = std::mem::replace(&mut width, factor * (most - least));
+            let done = width <= tolerance * max_norm(vectors.values()) || width >= last || width.is_nan();
             // In between, the middle of the bounds is closest.
             let shift = factor * if done { least.min(0.0) } else { (least + most) / 2.0 };
             nodes
@@ -295,7 +302,8 @@ impl Controllers<'_> {
         (0..).zip(&kept).for_each(|(new, &node)| number[node] = Some(new));
         let vectors = nodes.vectors.retain(|node| keep[node]);
         let scored = Vectors::new(&vectors);
-        let relinked = |projection: &mut Projection, &node: &usize| {
+        let relinked = |projection: &mut Projection, place: usize| {
+            let node = kept[place];
             let mut next: Vec<Option<u32>> =
                 self.links(nodes, node).iter().map(|&link| number[link as usize]).collect();
             if next.contains(&None) {
@@ -306,7 +314,7 @@ impl Controllers<'_> {
             }
             filled(&next)
         };
-        let next: Vec<Vec<u32>> = kept.par_iter().map_init(Projection::default, relinked).collect();
+        let next = each(kept.len(), self.of_backup, relinked);
         let support = Support {
             starts: nodes.support.starts.iter().filter_map(|&start| number[start as usize]).collect(),
             actions: vectors.actions().to_vec(),
@@ -319,12 +327,15 @@ impl Controllers<'_> {
     /// All nodes but the `removed` with the least loss.
     fn remove(&self, nodes: &Compact, occupancy: &[Belief], removed: usize) -> Compact {
         let count = nodes.vectors.len();
-        let loss = |node: usize| {
+        let loss = |(): &mut (), node: usize| {
+            if nodes.support.starts.contains(&(node as u32)) {
+                return f64::INFINITY;
+            }
             let value = |other: usize| occupancy[node].dot(nodes.vectors.vector(other));
             let others = (0..count).filter(|&other| other != node).map(value);
             value(node) - others.fold(f64::NEG_INFINITY, f64::max)
         };
-        let losses: Vec<f64> = (0..count).into_par_iter().map(loss).collect();
+        let losses = each(count, (count * nodes.vectors.states() as usize) as u64, loss);
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by(|&a, &b| losses[a].total_cmp(&losses[b]));
         let mut keep = vec![true; count];
@@ -377,7 +388,8 @@ impl Controllers<'_> {
             let (value, action, next) = best.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
             Some((value - visits.dot(nodes.vectors.vector(node)), action, next))
         };
-        (0..nodes.vectors.len()).into_par_iter().map_init(Projection::default, of_node).collect()
+        let work = links * self.of_backup.max(nodes.vectors.len() as u64);
+        each(nodes.vectors.len(), work, of_node).into_iter().collect()
     }
 
     /// The value of an action with the best links at an occupancy. Links of the node's own action change only if that is better.
@@ -414,6 +426,15 @@ impl Controllers<'_> {
         changed.vectors = changed.vectors.with_actions(&changed.support.actions);
         changed
     }
+}
+
+/// The results for 0, 1, 2, …, in parallel if they take enough multiplications, `work` for each.
+fn each<T: Default, R: Send>(count: usize, work: u64, result: impl Fn(&mut T, usize) -> R + Send + Sync) -> Vec<R> {
+    if count as u64 * work < PARALLEL_WORK {
+        let mut scratch = T::default();
+        return (0..count).map(|i| result(&mut scratch, i)).collect();
+    }
+    (0..count).into_par_iter().map_init(T::default, result).collect()
 }
 
 /// Links, of which those after impossible observations are the first other one.
