@@ -39,10 +39,10 @@ def layouts(folder):
 
 
 def wide(folder):
-    """Four elements per lane, and the rest."""
-    picture = Picture(480, 110, "Eleven elements: two threads take four each, three threads take one each")
-    picture.text(20, 24, "n = 11: two threads take four elements, three take one", size=12)
-    picture.row(20, 34, 36, list(range(11)), [BLUE] * 4 + [ORANGE] * 4 + [GREEN] * 3)
-    for i, (x, width) in enumerate(((20, 144), (164, 144), (308, 36), (344, 36), (380, 36))):
-        picture.text(x + width / 2, 92, f"t{i}", "middle", 12)
+    """Four elements per lane, and padding."""
+    picture = Picture(480, 110, "Eleven elements and one of padding: three threads take four each")
+    picture.text(20, 24, "n = 11: three threads take four elements each", size=12)
+    picture.row(20, 34, 36, [*range(11), ""], [BLUE] * 4 + [ORANGE] * 4 + [GREEN] * 3 + [GREY])
+    for i in range(3):
+        picture.text(20 + 144 * i + 72, 92, f"t{i}", "middle", 12)
     picture.write(folder / "02-wide.svg")

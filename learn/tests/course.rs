@@ -80,6 +80,35 @@ fn exercises_are_their_solutions_with_holes() {
     }
 }
 
+/// Chapters 0 to 4 need no `unsafe`: neither the kernels, nor the launches, nor the checks.
+#[test]
+fn the_first_five_chapters_are_safe() {
+    let course = Path::new(COURSE);
+    let mut files: Vec<_> = exercises()[..5]
+        .iter()
+        .flat_map(|name| {
+            let of = |kind: &str, file: &str| course.join(kind).join(name).join(file);
+            let check = format!("{}.rs", &name[3..]);
+            [
+                of("exercises", "kernels.rs"),
+                of("exercises", "main.rs"),
+                of("exercises", "hints.md"),
+                of("solutions", "kernels.rs"),
+                of("solutions", "main.rs"),
+                course.join("harness/src").join(check),
+            ]
+        })
+        .collect();
+    files.extend(
+        ["check", "exercise", "lab", "lib", "program"].map(|file| course.join(format!("harness/src/{file}.rs"))),
+    );
+    for file in files {
+        let text = read(&file);
+        assert!(!text.contains("unsafe"), "{} has unsafe code", file.display());
+        assert!(!text.contains("#[kernel]"), "{} has a kernel whose launch is unsafe", file.display());
+    }
+}
+
 #[test]
 fn solutions_pass_and_exercises_fail_in_every_part() {
     for name in exercises() {

@@ -1,17 +1,17 @@
 //! z = x + y on the GPU.
 
-use warpkov_device::device::{Global, GlobalMut, kernel, thread};
+use warpkov_device::device::prelude::*;
+use warpkov_device::device::safe::{In, Len, Out};
 
 /// z = x + y: thread i computes element i.
-///
-/// *Safety*: x, y and z have `n` elements.
-#[kernel]
-pub fn vector_add(n: u32, x: Global<f32>, y: Global<f32>, z: GlobalMut<f32>) {
+#[kernel(safe)]
+pub fn vector_add<'n>(n: Len<'n>, x: In<'n, f32>, y: In<'n, f32>, z: Out<'n, f32>) {
     // ANCHOR: part1
     // TODO: a vector of n elements has no element n.
-    let i = thread::index_1d() as usize;
-    if i <= n as usize {
-        z.set(i, x.get(i) + y.get(i));
+    let i = n.at(thread::index_1d());
+    let sum = x.get(i) + y.get(i);
+    if let Some(own) = n.element() {
+        z.set(&own, sum);
     }
     // ANCHOR_END: part1
 }

@@ -19,8 +19,11 @@ impl learn::grids::Grids for Launch {
         image: &D::Buffer<f32>,
         out: &mut D::Buffer<f32>,
     ) -> Result<(), D::Error> {
-        // SAFETY: both images have rows · columns pixels.
-        unsafe { kernels::negative(device, cover(columns, rows), rows, columns, image, out) }
+        // ANCHOR: part1
+        // TODO: which dimension of the grid belongs to the columns?
+        let shape = cover(rows, columns);
+        // ANCHOR_END: part1
+        kernels::negative(device, shape, rows, columns, image, out)
     }
 
     fn matrix_sum<D: Device>(
@@ -32,11 +35,11 @@ impl learn::grids::Grids for Launch {
         c: &mut D::Buffer<f32>,
     ) -> Result<(), D::Error> {
         // ANCHOR: part2
-        // TODO: the grid must fit the kernel's indices.
-        let shape = cover(rows, columns);
+        // TODO: which elements do the 32 lanes of a warp read?
+        let (grid, block) = (Dim3 { x: columns, y: rows.div_ceil(256), z: 1 }, Dim3 { x: 1, y: 256, z: 1 });
+        let shape = Shape::new(grid, block);
         // ANCHOR_END: part2
-        // SAFETY: all three matrices have rows · columns elements.
-        unsafe { kernels::matrix_sum(device, shape, rows, columns, a, b, c) }
+        kernels::matrix_sum(device, shape, rows, columns, a, b, c)
     }
 
     fn standardise<D: Device>(
@@ -52,10 +55,8 @@ impl learn::grids::Grids for Launch {
         // ANCHOR: part3
         // TODO: at most `blocks` blocks, of any number of threads.
         let _ = blocks;
-        let shape = cover(columns, rows);
+        kernels::standardise(device, cover(columns, rows), rows, columns, table, mean, scale, out)
         // ANCHOR_END: part3
-        // SAFETY: both tables have rows · columns elements, and both vectors have one per column.
-        unsafe { kernels::standardise(device, shape, rows, columns, table, mean, scale, out) }
     }
 }
 

@@ -1,62 +1,53 @@
 //! Kernels that do little but move memory.
 
-use warpkov_device::device::{Global, GlobalMut, kernel, thread};
+use warpkov_device::device::prelude::*;
+use warpkov_device::device::safe::*;
 
 /// Elements that a thread of `copy` copies.
 pub const EACH: u32 = 8;
 
-/// y = x: each thread copies [`EACH`] elements.
-///
-/// *Safety*: x and y have `n` elements, and the grid has at least n / 8 threads.
-#[kernel]
-pub fn copy(n: u32, x: Global<f32>, y: GlobalMut<f32>) {
-    let thread = thread::index_1d() as u32;
-    // ANCHOR: part1
-    // TODO: which elements do the 32 lanes of a warp access at the same time?
-    for k in 0..EACH {
-        let i = EACH * thread + k;
-        if i < n {
-            y.set(i as usize, x.get(i as usize));
-        }
+/// y = x: each of n / 8 threads copies [`EACH`] elements.
+// ANCHOR: part1
+// TODO: which elements do the 32 lanes of a warp access at the same time?
+#[kernel(safe)]
+pub fn copy<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32, ByRun<8>>) {
+    // Thread t has the elements 8t … 8t + 7, as far as they are below n.
+    for i in n.run::<8>().into_iter().flatten() {
+        y.set(&i, x.get(&i));
     }
-    // ANCHOR_END: part1
 }
+// ANCHOR_END: part1
 
 /// Where the number `field` (0 … 7) of particle i lies, of `n` particles.
 #[inline(always)]
-fn place(n: u32, i: u32, field: u32) -> usize {
+fn place(n: usize, i: usize, field: usize) -> usize {
     // ANCHOR: part2
     // TODO: an array of structs. The numbers of a particle lie together; which ones does a request read?
     let _ = n;
-    (8 * i + field) as usize
+    8 * i + field
     // ANCHOR_END: part2
 }
 
 /// `out[i]` = ½·m·|v|² of particle i: fields 3, 4 and 5 are the velocity v, field 6 is the mass m.
-///
-/// *Safety*: particles has 8 · `n` elements, out has `n`.
-#[kernel]
-pub fn energy(n: u32, particles: Global<f32>, out: GlobalMut<f32>) {
-    let i = thread::index_1d() as u32;
-    if i < n {
+#[kernel(safe, requires(particles.len() >= 8 * n))]
+pub fn energy<'n>(n: Len<'n>, particles: Slice<f32>, out: Out<'n, f32>) {
+    if let Some(own) = n.element() {
+        let (n, i) = (n.get() as usize, own.index().get());
         let vx = particles.get(place(n, i, 3));
         let vy = particles.get(place(n, i, 4));
         let vz = particles.get(place(n, i, 5));
         let mass = particles.get(place(n, i, 6));
-        out.set(i as usize, 0.5 * mass * (vx * vx + vy * vy + vz * vz));
+        out.set(&own, 0.5 * mass * (vx * vx + vy * vy + vz * vz));
     }
 }
 
 /// y = factor · x.
-///
-/// *Safety*: x and y have `n` elements.
-#[kernel]
-pub fn scale(n: u32, factor: f32, x: Global<f32>, y: GlobalMut<f32>) {
-    let i = thread::index_1d() as usize;
-    // ANCHOR: part3
-    // TODO: get4 and set4 access four elements by one instruction.
-    if i < n as usize {
-        y.set(i, factor * x.get(i));
+// ANCHOR: part3
+// TODO: an element may be an array of four numbers, which one instruction moves.
+#[kernel(safe)]
+pub fn scale<'n>(n: Len<'n>, factor: f32, x: In<'n, f32>, y: Out<'n, f32>) {
+    if let Some(i) = n.element() {
+        y.set(&i, factor * x.get(&i));
     }
-    // ANCHOR_END: part3
 }
+// ANCHOR_END: part3

@@ -10,8 +10,7 @@ struct Launch;
 impl learn::copy::Copies for Launch {
     fn copy<D: Device>(device: &D, n: u32, x: &D::Buffer<f32>, y: &mut D::Buffer<f32>) -> Result<(), D::Error> {
         let shape = Shape::cover(n.div_ceil(kernels::EACH).into(), 256);
-        // SAFETY: both vectors have n elements, and the grid has n / EACH threads.
-        unsafe { kernels::copy(device, shape, n, x, y) }
+        kernels::copy(device, shape, n, x, y)
     }
 
     fn layout(particles: &[Particle]) -> Vec<f32> {
@@ -27,8 +26,7 @@ impl learn::copy::Copies for Launch {
         particles: &D::Buffer<f32>,
         energy: &mut D::Buffer<f32>,
     ) -> Result<(), D::Error> {
-        // SAFETY: the layout has eight numbers per particle, and there are n energies.
-        unsafe { kernels::energy(device, Shape::cover(n.into(), 256), n, particles, energy) }
+        kernels::energy(device, Shape::cover(n.into(), 256), n, particles, energy)
     }
 
     fn scale<D: Device>(
@@ -39,11 +37,10 @@ impl learn::copy::Copies for Launch {
         y: &mut D::Buffer<f32>,
     ) -> Result<(), D::Error> {
         // ANCHOR: part3
-        // TODO: fewer threads are enough.
-        let shape = Shape::cover(n.into(), 256);
+        // TODO: how many elements are there, if each has four numbers?
+        let elements = n;
         // ANCHOR_END: part3
-        // SAFETY: both vectors have n elements.
-        unsafe { kernels::scale(device, shape, n, factor, x, y) }
+        kernels::scale(device, Shape::cover(elements.into(), 256), elements, factor, x, y)
     }
 }
 

@@ -8,8 +8,7 @@ struct Launch;
 
 impl learn::histogram::Histogram for Launch {
     fn histogram<D: Device>(device: &D, n: u32, x: &D::Buffer<u32>, bins: &mut D::Buffer<u32>) -> Result<(), D::Error> {
-        // SAFETY: x has n elements below 256, and there are 256 bins.
-        unsafe { kernels::histogram(device, Shape::cover(n.into(), 256), n, x, bins) }
+        kernels::histogram(device, Shape::cover(n.into(), 256), n, x, bins)
     }
 
     fn histogram_by_blocks<D: Device>(
@@ -18,8 +17,7 @@ impl learn::histogram::Histogram for Launch {
         x: &D::Buffer<u32>,
         bins: &mut D::Buffer<u32>,
     ) -> Result<(), D::Error> {
-        // SAFETY: x has n elements below 256, and there are 256 bins.
-        unsafe { kernels::histogram_by_blocks(device, Shape::cover(n.into(), 256), n, x, bins) }
+        kernels::histogram_by_blocks(device, Shape::cover(n.into(), 256), n, x, bins)
     }
 
     fn count_above<D: Device>(
@@ -29,8 +27,7 @@ impl learn::histogram::Histogram for Launch {
         x: &D::Buffer<u32>,
         count: &mut D::Buffer<u32>,
     ) -> Result<(), D::Error> {
-        // SAFETY: x has n elements, and count has one.
-        unsafe { kernels::count_above(device, Shape::cover(n.into(), 256), n, threshold, x, count) }
+        kernels::count_above(device, Shape::cover(n.into(), 256), n, threshold, x, count)
     }
 }
 

@@ -17,8 +17,7 @@ impl learn::vector_add::VectorAdd for Launch {
         // ANCHOR: launch
         let shape = Shape::cover(n.into(), 256);
         // ANCHOR_END: launch
-        // SAFETY: all three vectors have n elements.
-        unsafe { kernels::vector_add(device, shape, n, x, y, z) }
+        kernels::vector_add(device, shape, n, x, y, z)
     }
 }
 

@@ -1,58 +1,49 @@
 //! Images, matrices and tables, stored by rows: element (r, c) of a matrix with `columns` columns is element
 //! r · columns + c of its buffer.
 
-use warpkov_device::device::{Global, GlobalMut, kernel, thread};
+use warpkov_device::device::prelude::*;
+use warpkov_device::device::safe::*;
 
 /// out = 1 − image: the thread with the indices (c, r) in x and y computes pixel (r, c).
-///
-/// *Safety*: image and out have `rows` · `columns` elements.
-#[kernel]
-pub fn negative(rows: u32, columns: u32, image: Global<f32>, out: GlobalMut<f32>) {
-    let column = thread::block_idx_x() * thread::block_dim_x() + thread::thread_idx_x();
-    let row = thread::block_idx_y() * thread::block_dim_y() + thread::thread_idx_y();
+#[kernel(safe)]
+pub fn negative<'r, 'c>(rows: Len<'r>, columns: Len<'c>, image: In2<'r, 'c, f32>, out: Out2<'r, 'c, f32>) {
     // ANCHOR: part1
-    if row < rows && column < columns {
-        let i = (row * columns + column) as usize;
-        out.set(i, 1.0 - image.get(i));
+    if let Some(pixel) = rows.by(columns).element() {
+        out.set(&pixel, 1.0 - image.get(&pixel));
     }
     // ANCHOR_END: part1
 }
 
-/// C = A + B.
-///
-/// *Safety*: a, b and c have `rows` · `columns` elements.
-#[kernel]
-pub fn matrix_sum(rows: u32, columns: u32, a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>) {
-    // ANCHOR: part2
-    let column = thread::block_idx_x() * thread::block_dim_x() + thread::thread_idx_x();
-    let row = thread::block_idx_y() * thread::block_dim_y() + thread::thread_idx_y();
-    // ANCHOR_END: part2
-    if row < rows && column < columns {
-        let i = (row * columns + column) as usize;
-        c.set(i, a.get(i) + b.get(i));
+/// C = A + B: the thread with the indices (c, r) in x and y computes element (r, c).
+#[kernel(safe)]
+pub fn matrix_sum<'r, 'c>(
+    rows: Len<'r>,
+    columns: Len<'c>,
+    a: In2<'r, 'c, f32>,
+    b: In2<'r, 'c, f32>,
+    c: Out2<'r, 'c, f32>,
+) {
+    if let Some(cell) = rows.by(columns).element() {
+        c.set(&cell, a.get(&cell) + b.get(&cell));
     }
 }
 
 /// Subtracts each column's mean, and multiplies by its scale.
-///
-/// *Safety*: table and out have `rows` · `columns` elements; mean and scale have `columns`.
-#[kernel]
-pub fn standardise(
-    rows: u32,
-    columns: u32,
-    table: Global<f32>,
-    mean: Global<f32>,
-    scale: Global<f32>,
-    out: GlobalMut<f32>,
+// ANCHOR: part3
+#[kernel(safe)]
+pub fn standardise<'n, 'c>(
+    n: Len<'n>,
+    columns: Len<'c>,
+    table: In<'n, f32>,
+    mean: In<'c, f32>,
+    scale: In<'c, f32>,
+    out: Out<'n, f32>,
 ) {
-    // ANCHOR: part3
-    let threads = thread::grid_dim_x() * thread::block_dim_x();
-    let mut i = thread::block_idx_x() * thread::block_dim_x() + thread::thread_idx_x();
-    while i < rows * columns {
-        let column = (i % columns) as usize;
-        let value = table.get(i as usize);
-        out.set(i as usize, (value - mean.get(column)) * scale.get(column));
-        i += threads;
+    for own in n.elements() {
+        let i = own.index().get() as u32;
+        let column = columns.at((i % columns.get()).into());
+        let value = table.get(&own);
+        out.set(&own, (value - mean.get(column)) * scale.get(column));
     }
-    // ANCHOR_END: part3
 }
+// ANCHOR_END: part3

@@ -19,8 +19,10 @@ impl learn::grids::Grids for Launch {
         image: &D::Buffer<f32>,
         out: &mut D::Buffer<f32>,
     ) -> Result<(), D::Error> {
-        // SAFETY: both images have rows · columns pixels.
-        unsafe { kernels::negative(device, cover(columns, rows), rows, columns, image, out) }
+        // ANCHOR: part1
+        let shape = cover(columns, rows);
+        // ANCHOR_END: part1
+        kernels::negative(device, shape, rows, columns, image, out)
     }
 
     fn matrix_sum<D: Device>(
@@ -34,8 +36,7 @@ impl learn::grids::Grids for Launch {
         // ANCHOR: part2
         let shape = cover(columns, rows);
         // ANCHOR_END: part2
-        // SAFETY: all three matrices have rows · columns elements.
-        unsafe { kernels::matrix_sum(device, shape, rows, columns, a, b, c) }
+        kernels::matrix_sum(device, shape, rows, columns, a, b, c)
     }
 
     fn standardise<D: Device>(
@@ -49,10 +50,8 @@ impl learn::grids::Grids for Launch {
         out: &mut D::Buffer<f32>,
     ) -> Result<(), D::Error> {
         // ANCHOR: part3
-        let shape = Shape::new(blocks, 256);
+        kernels::standardise(device, Shape::new(blocks, 256), rows * columns, columns, table, mean, scale, out)
         // ANCHOR_END: part3
-        // SAFETY: both tables have rows · columns elements, and both vectors have one per column.
-        unsafe { kernels::standardise(device, shape, rows, columns, table, mean, scale, out) }
     }
 }
 

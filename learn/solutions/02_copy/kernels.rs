@@ -1,64 +1,48 @@
 //! Kernels that do little but move memory.
 
-use warpkov_device::device::{Global, GlobalMut, kernel, thread};
+use warpkov_device::device::prelude::*;
+use warpkov_device::device::safe::*;
 
 /// Elements that a thread of `copy` copies.
 pub const EACH: u32 = 8;
 
-/// y = x: each thread copies [`EACH`] elements.
-///
-/// *Safety*: x and y have `n` elements, and the grid has at least n / 8 threads.
-#[kernel]
-pub fn copy(n: u32, x: Global<f32>, y: GlobalMut<f32>) {
-    let thread = thread::index_1d() as u32;
-    // ANCHOR: part1
-    let threads = thread::grid_dim_x() * thread::block_dim_x();
-    for k in 0..EACH {
-        let i = k * threads + thread;
-        if i < n {
-            y.set(i as usize, x.get(i as usize));
-        }
+/// y = x: each of n / 8 threads copies [`EACH`] elements.
+// ANCHOR: part1
+#[kernel(safe)]
+pub fn copy<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32>) {
+    for i in n.elements() {
+        y.set(&i, x.get(&i));
     }
-    // ANCHOR_END: part1
 }
+// ANCHOR_END: part1
 
 /// Where the number `field` (0 … 7) of particle i lies, of `n` particles.
 #[inline(always)]
-fn place(n: u32, i: u32, field: u32) -> usize {
+fn place(n: usize, i: usize, field: usize) -> usize {
     // ANCHOR: part2
-    (field * n + i) as usize
+    field * n + i
     // ANCHOR_END: part2
 }
 
 /// `out[i]` = ½·m·|v|² of particle i: fields 3, 4 and 5 are the velocity v, field 6 is the mass m.
-///
-/// *Safety*: particles has 8 · `n` elements, out has `n`.
-#[kernel]
-pub fn energy(n: u32, particles: Global<f32>, out: GlobalMut<f32>) {
-    let i = thread::index_1d() as u32;
-    if i < n {
+#[kernel(safe, requires(particles.len() >= 8 * n))]
+pub fn energy<'n>(n: Len<'n>, particles: Slice<f32>, out: Out<'n, f32>) {
+    if let Some(own) = n.element() {
+        let (n, i) = (n.get() as usize, own.index().get());
         let vx = particles.get(place(n, i, 3));
         let vy = particles.get(place(n, i, 4));
         let vz = particles.get(place(n, i, 5));
         let mass = particles.get(place(n, i, 6));
-        out.set(i as usize, 0.5 * mass * (vx * vx + vy * vy + vz * vz));
+        out.set(&own, 0.5 * mass * (vx * vx + vy * vy + vz * vz));
     }
 }
 
 /// y = factor · x.
-///
-/// *Safety*: x and y have `n` elements.
-#[kernel]
-pub fn scale(n: u32, factor: f32, x: Global<f32>, y: GlobalMut<f32>) {
-    let i = thread::index_1d() as usize;
-    // ANCHOR: part3
-    let (n, whole) = (n as usize, n as usize / 4);
-    if i < whole {
-        y.set4(i, x.get4(i).map(|x| factor * x));
-    } else if i < whole + n % 4 {
-        // The last n mod 4 elements, one each.
-        let last = 4 * whole + (i - whole);
-        y.set(last, factor * x.get(last));
+// ANCHOR: part3
+#[kernel(safe)]
+pub fn scale<'q>(quads: Len<'q>, factor: f32, x: In<'q, [f32; 4]>, y: Out<'q, [f32; 4]>) {
+    if let Some(i) = quads.element() {
+        y.set(&i, x.get(&i).map(|x| factor * x));
     }
-    // ANCHOR_END: part3
 }
+// ANCHOR_END: part3

@@ -1,92 +1,66 @@
 //! Blocks that exchange numbers through shared memory.
 
-use warpkov_device::device::{Global, GlobalMut, kernel, thread};
-use warpkov_device::shared_array;
+use warpkov_device::device::prelude::*;
+use warpkov_device::device::safe::{In, In2, Len, Out, Out2};
+use warpkov_device::tile;
 
 /// Reverses each block of 256 elements, in blocks of 256 threads.
-///
-/// *Safety*: x and y have `n` elements.
-#[kernel]
-pub fn reverse(n: u32, x: Global<f32>, y: GlobalMut<f32>) {
-    let tile = shared_array!(reverse_tile: f32; 256);
+#[kernel(safe, requires(shape.block == 256))]
+pub fn reverse<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32>) {
+    let mut tile = tile!(reverse: f32; 256);
     let (first, t) = (256 * thread::block_idx_x(), thread::thread_idx_x());
     // The last block may be shorter.
-    let length = (n - first).min(256);
+    let length = (n.get() - first).min(256);
     // ANCHOR: part1
-    if t < length {
-        tile.set(t, x.get((first + t) as usize));
-    }
-    thread::sync_threads();
-    if t < length {
-        y.set((first + t) as usize, tile.get(length - 1 - t));
+    let tile = tile.fill(|i| n.index((first + i).into()).map_or(0.0, |i| x.get(i)));
+    if let Some(own) = n.element() {
+        y.set(&own, tile.get(length - 1 - t));
     }
     // ANCHOR_END: part1
 }
 
-/// B = Aᵀ, in tiles of 32 × 32 elements by blocks of 32 × 8 threads: each thread moves four elements.
-///
-/// *Safety*: a and b have `rows` · `columns` elements.
-#[kernel]
-pub fn transpose(rows: u32, columns: u32, a: Global<f32>, b: GlobalMut<f32>) {
-    let (left, top) = (32 * thread::block_idx_x(), 32 * thread::block_idx_y());
-    let (x, y) = (thread::thread_idx_x(), thread::thread_idx_y());
-    // ANCHOR: part2
-    // 32 rows of 33 words: see part 3.
-    let (tile, stride) = (shared_array!(transpose_tile: f32; 1056), 33);
-    for k in 0..4 {
-        let (row, column) = (top + y + 8 * k, left + x);
-        if row < rows && column < columns {
-            tile.set(stride * (y + 8 * k) + x, a.get((row * columns + column) as usize));
-        }
+/// Element (`row`, `column`) of A, 0 outside of A.
+#[inline(always)]
+fn element<'r, 'c>(rows: Len<'r>, columns: Len<'c>, a: In2<'r, 'c, f32>, row: u32, column: u32) -> f32 {
+    match (rows.index(row.into()), columns.index(column.into())) {
+        (Some(row), Some(column)) => a.get(rows.by(columns).cell(row, column)),
+        _ => 0.0,
     }
-    thread::sync_threads();
-    for k in 0..4 {
-        // Row and column of B.
-        let (row, column) = (left + y + 8 * k, top + x);
-        if row < columns && column < rows {
-            b.set((row * rows + column) as usize, tile.get(stride * x + y + 8 * k));
-        }
+}
+
+/// B = Aᵀ, in tiles of 32 × 32 elements by blocks of 32 × 32 threads: thread (x, y) writes element (y, x) of a tile of B.
+#[kernel(safe, requires(shape.block.x == 32, shape.block.y == 32))]
+pub fn transpose<'r, 'c>(rows: Len<'r>, columns: Len<'c>, a: In2<'r, 'c, f32>, b: Out2<'c, 'r, f32>) {
+    // ANCHOR: part2
+    let mut tile = tile!(transpose: f32; 1056);
+    let (top, left) = (32 * thread::block_idx_x(), 32 * thread::block_idx_y());
+    // 32 rows of 33 words: see part 3.
+    let tile = tile.fill_rows(32, 33, |r, c| element(rows, columns, a, top + r, left + c));
+    if let Some(own) = columns.by(rows).element() {
+        b.set(&own, tile.get(thread::thread_idx_x(), thread::thread_idx_y()));
     }
     // ANCHOR_END: part2
 }
 
-/// The sum of each row of A: a block of 32 × 8 threads adds 32 rows, in tiles of 32 × 32 elements.
-///
-/// *Safety*: a has `rows` · `columns` elements, sums has `rows`.
-#[kernel]
-pub fn row_sums(rows: u32, columns: u32, a: Global<f32>, sums: GlobalMut<f32>) {
+/// The sum of each row of A: a block of 128 threads adds 128 rows, in tiles of 128 × 32 elements.
+#[kernel(safe, requires(shape.block == 128))]
+pub fn row_sums<'r, 'c>(rows: Len<'r>, columns: Len<'c>, a: In2<'r, 'c, f32>, sums: Out<'r, f32>) {
     // ANCHOR: part3
-    let (tile, stride) = (shared_array!(sums_tile: f32; 1056), 33);
+    let (mut tile, pitch) = (tile!(sums: f32; 4224), 33);
     // ANCHOR_END: part3
-    let top = 32 * thread::block_idx_x();
-    let (x, y) = (thread::thread_idx_x(), thread::thread_idx_y());
+    let (top, t) = (128 * thread::block_idx_x(), thread::thread_idx_x());
     let mut sum = 0.0;
     let mut left = 0;
-    while left < columns {
+    while left < columns.get() {
         // A warp loads a row of the tile.
-        for k in 0..4 {
-            let (row, column) = (top + y + 8 * k, left + x);
-            let inside = row < rows && column < columns;
-            let value = if inside { a.get((row * columns + column) as usize) } else { 0.0 };
-            tile.set(stride * (y + 8 * k) + x, value);
+        let tile = tile.fill_rows(32, pitch, |r, c| element(rows, columns, a, top + r, left + c));
+        // Thread t adds the elements of row t.
+        for k in 0..32 {
+            sum += tile.get(t, k);
         }
-        thread::sync_threads();
-        // Thread (x, y) adds four elements of row x.
-        for k in 0..4 {
-            sum += tile.get(stride * x + 4 * y + k);
-        }
-        // The next tile overwrites this one.
-        thread::sync_threads();
         left += 32;
     }
-    // Eight threads hold parts of the sum of row x.
-    tile.set(stride * y + x, sum);
-    thread::sync_threads();
-    if y == 0 && top + x < rows {
-        let mut sum = 0.0;
-        for k in 0..8 {
-            sum += tile.get(stride * k + x);
-        }
-        sums.set((top + x) as usize, sum);
+    if let Some(row) = rows.element() {
+        sums.set(&row, sum);
     }
 }

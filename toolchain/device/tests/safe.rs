@@ -176,6 +176,47 @@ fn blocks_reduce_and_exchange() {
     .unwrap();
 }
 
+/// Bᵢⱼ = Aⱼᵢ in tiles of 32 × 32 elements, by blocks of 32 × 32 threads.
+#[kernel(safe)]
+fn transposed<'r, 'c>(rows: Len<'r>, columns: Len<'c>, pitch: u32, a: In2<'r, 'c, f32>, b: Out2<'c, 'r, f32>) {
+    let (top, left) = (32 * thread::block_idx_x(), 32 * thread::block_idx_y());
+    let mut tile = tile!(transposed: f32; 1056);
+    let tile = tile.fill_rows(32, pitch, |row, column| {
+        match (rows.index((top + row).into()), columns.index((left + column).into())) {
+            (Some(row), Some(column)) => a.get(rows.by(columns).cell(row, column)),
+            _ => 0.0,
+        }
+    });
+    if let Some(own) = columns.by(rows).element() {
+        b.set(&own, tile.get(thread::thread_idx_x(), thread::thread_idx_y()));
+    }
+}
+
+#[test]
+fn tiles_hold_matrices() {
+    let block = Dim3 { x: 32, y: 32, z: 1 };
+    Emulator::explore(4, |device| {
+        for (rows, columns) in [(1, 1), (32, 33), (70, 40)] {
+            let a: Vec<f32> = (0..rows * columns).map(|i| i as f32).collect();
+            let (input, mut b) = (device.upload(&a)?, device.zeros(a.len())?);
+            let grid = Dim3 { x: rows.div_ceil(32), y: columns.div_ceil(32), z: 1 };
+            transposed(device, Shape::new(grid, block), rows, columns, 33, &input, &mut b)?;
+            let (rows, columns) = (rows as usize, columns as usize);
+            let expected: Vec<f32> = (0..a.len()).map(|i| a[i % rows * columns + i / rows]).collect();
+            assert_eq!(device.to_vec(&b)?, expected);
+        }
+        Ok::<_, EmulatorError>(())
+    })
+    .unwrap();
+    // Rows overlap if the pitch is too small; and with a larger one, the tile has fewer rows than the kernel reads.
+    let device = Emulator::default();
+    for (pitch, says) in [(31, "row of a tile[32]"), (34, "rows of a tile[31]"), (0, "row of a tile[32]")] {
+        let (a, mut b) = (device.zeros(1024).unwrap(), device.zeros(1024).unwrap());
+        let found = message(transposed(&device, Shape::new(1, block), 32, 32, pitch, &a, &mut b));
+        assert!(found.contains(says), "{found}");
+    }
+}
+
 #[test]
 fn refusals_name_the_parameter() {
     let device = Emulator::default();

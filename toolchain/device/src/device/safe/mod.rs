@@ -63,7 +63,7 @@ pub use index::{
 };
 pub use slice::{AtomicCell, Atomics, Slice};
 pub use sparse::SparseRows;
-pub use tile::{Filled, Sums, Tile};
+pub use tile::{Filled, FilledRows, Sums, Tile};
 #[doc(hidden)]
 pub use view::Single;
 pub use view::{Counters, In, In2, Indices, Item, Out, Out2, PerBlock, PerThread};

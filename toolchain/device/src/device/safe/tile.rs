@@ -49,6 +49,31 @@ pub struct Filled<'t, T> {
     tile: &'t Tile<T>,
 }
 
+/// A [`Tile`] that holds a matrix: see [`Tile::fill_rows`].
+///
+/// ```
+/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+/// # use warpkov_device::tile;
+/// #[kernel(safe)]
+/// fn products(out: PerThread<u32>) {
+///     let mut tile = tile!(products: u32; 32);
+///     let filled: FilledRows<u32> = tile.fill_rows(7, 8, |row, column| row * column);
+///     out.set(filled.get(3, 6));
+/// }
+///
+/// # let device = Emulator::default();
+/// # let mut out = device.zeros(32)?;
+/// products(&device, Shape::new(1, 32), &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [18; 32]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
+pub struct FilledRows<'t, T> {
+    tile: &'t Tile<T>,
+    rows: u32,
+    columns: u32,
+    pitch: u32,
+}
+
 /// A [`Tile`] to which all threads of the block add: see [`Tile::sums`].
 ///
 /// ```
@@ -156,6 +181,55 @@ impl<T: Element> Tile<T> {
     }
 }
 
+impl<T: Element> Tile<T> {
+    /// Writes `value(r, c)` to element (r, c) of a matrix with `columns` columns, in as many rows of `pitch` elements as the tile has: the
+    /// threads of the block take turns, with c fastest. Then all threads may read all elements. The elements (r, c) of a column lie in
+    /// different banks of shared memory if they have 4 bytes and `pitch` is odd.
+    ///
+    /// `columns` is at most `pitch`: otherwise the kernel stops, and the launch is an error.
+    ///
+    /// *Takes part*: every thread of the block. *Barriers*: two, before and after the writes.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// # use warpkov_device::tile;
+    /// /// yᵢⱼ = xⱼᵢ, for 32 × 32 elements by one block of 32 × 32 threads.
+    /// #[kernel(safe)]
+    /// fn transpose<'n>(n: Len<'n>, x: In2<'n, 'n, f32>, y: Out2<'n, 'n, f32>) {
+    ///     let mut tile = tile!(transpose: f32; 1056);
+    ///     let tile = tile.fill_rows(32, 33, |row, column| x.get(n.by(n).cell(n.at(row.into()), n.at(column.into()))));
+    ///     if let Some(own) = n.by(n).element() {
+    ///         y.set(&own, tile.get(thread::thread_idx_x(), thread::thread_idx_y()));
+    ///     }
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// let x: Vec<f32> = (0..1024).map(|i| i as f32).collect();
+    /// # let (x, mut y) = (device.upload(&x)?, device.zeros(1024)?);
+    /// transpose(&device, Shape::new(1, Dim3 { x: 32, y: 32, z: 1 }), 32, &x, &mut y)?;
+    /// assert_eq!(device.to_vec(&y)?[..3], [0.0, 32.0, 64.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
+    #[inline(always)]
+    #[track_caller]
+    pub fn fill_rows(&mut self, columns: u32, pitch: u32, mut value: impl FnMut(u32, u32) -> T) -> FilledRows<'_, T> {
+        if columns == 0 || columns > pitch {
+            out_of_range("row of a tile", columns.into(), pitch.into());
+        }
+        let rows = self.len / pitch;
+        // Threads may still read what the tile holds.
+        thread::sync_threads();
+        let mut i = thread::index_in_block();
+        while i < rows * columns {
+            let (row, column) = (i / columns, i % columns);
+            self.array.set(pitch * row + column, value(row, column));
+            i += thread::block_size();
+        }
+        thread::sync_threads();
+        FilledRows { tile: self, rows, columns, pitch }
+    }
+}
+
 impl<T: AtomicNumber> Sums<'_, T> {
     /// Adds to element `i`, which must be one of the tile: otherwise the kernel stops, and the launch is an error.
     ///
@@ -212,6 +286,40 @@ impl<T: Element> Filled<'_, T> {
             true => self.tile.array.get(i),
             false => out_of_range("tile", i.into(), self.tile.len.into()),
         }
+    }
+}
+
+impl<T: Element> FilledRows<'_, T> {
+    /// Element (`row`, `column`), which must be one of the matrix: otherwise the kernel stops, and the launch is an error.
+    ///
+    /// ```
+    /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
+    /// # use warpkov_device::tile;
+    /// #[kernel(safe)]
+    /// fn products(out: PerThread<u32>) {
+    ///     let mut tile = tile!(products: u32; 32);
+    ///     let filled = tile.fill_rows(7, 8, |row, column| row * column);
+    ///     out.set(filled.get(3, 6));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// # let mut out = device.zeros(32)?;
+    /// products(&device, Shape::new(1, 32), &mut out)?;
+    /// assert_eq!(device.to_vec(&out)?, [18; 32]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
+    #[inline(always)]
+    #[must_use]
+    #[track_caller]
+    pub fn get(&self, row: u32, column: u32) -> T {
+        // The words between two rows are never written.
+        if row >= self.rows {
+            out_of_range("rows of a tile", row.into(), self.rows.into());
+        }
+        if column >= self.columns {
+            out_of_range("columns of a tile", column.into(), self.columns.into());
+        }
+        self.tile.array.get(self.pitch * row + column)
     }
 }
 
