@@ -34,6 +34,7 @@ use crate::solution::Support;
 use warpkov_common::numbers::max_norm;
 
 /// Number of nodes of the first selection. If they are worth less than the vectors of the search, the next has twice as many.
+/// Then a quarter and a half of them are improved, and all if these are worth less.
 const FIRST_NODES: usize = 250;
 
 /// Number of improvements after a selection, and after a removal.
@@ -161,20 +162,40 @@ impl Controllers<'_> {
         let mass: Vec<f64> = occupancy.iter().map(Belief::sum).collect();
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by(|&a, &b| mass[b].total_cmp(&mass[a]));
-        let mut nodes = FIRST_NODES;
-        let (mut best, mut occupancy) = loop {
+        let heaviest = |nodes: usize| {
             let mut keep = vec![false; count];
             order.iter().take(nodes).for_each(|&node| keep[node] = mass[node] > 0.0);
-            let mut selected = self.select(found, &occupancy, keep);
-            self.evaluate(&mut selected, TOLERANCE, effort)?;
-            let visits = self.improve(&mut selected, IMPROVEMENTS[0], effort);
-            match visits {
-                Some(visits) if selected.support.value >= target => break (selected, visits),
-                None => return Some(selected).filter(|selected| selected.support.value >= target),
-                Some(_) if nodes >= count => return None,
-                Some(_) => nodes *= 2,
-            }
+            self.select(found, &occupancy, keep)
         };
+        let mut nodes = FIRST_NODES;
+        let mut best = loop {
+            let mut selected = heaviest(nodes);
+            self.evaluate(&mut selected, TOLERANCE, effort)?;
+            if selected.support.value >= target {
+                break selected;
+            }
+            if nodes >= count {
+                return None;
+            }
+            nodes *= 2;
+        };
+        effort.vectors = best.vectors.len();
+        // Improved, fewer nodes may be enough.
+        let mut visits = None;
+        for part in [4, 2, 1] {
+            let mut smaller = heaviest(nodes / part);
+            let improved = self
+                .evaluate(&mut smaller, ROUGH, effort)
+                .and_then(|()| self.improve(&mut smaller, IMPROVEMENTS[0], effort));
+            let (ends, enough) = (improved.is_none(), smaller.support.value >= target);
+            if enough {
+                (best, visits) = (smaller, improved);
+            }
+            if ends || enough {
+                break;
+            }
+        }
+        let Some(mut occupancy) = visits else { return Some(best) };
         let (mut most, mut part) = (best.support.value, REMOVED);
         loop {
             effort.vectors = best.vectors.len();
@@ -294,7 +315,8 @@ impl Controllers<'_> {
         Some(followed.into_iter().zip(pending).map(sum).collect())
     }
 
-    /// The nodes that satisfy `keep`, and those that the start begins in. A link to another node leads to the best of them.
+    /// The nodes that satisfy `keep`, and those that the start begins in, before their evaluation. A link to another node leads to
+    /// the best of them.
     fn select(&self, nodes: &Compact, occupancy: &[Belief], mut keep: Vec<bool>) -> Compact {
         nodes.support.starts.iter().for_each(|&start| keep[start as usize] = true);
         let kept: Vec<usize> = (0..keep.len()).filter(|&node| keep[node]).collect();
@@ -319,7 +341,7 @@ impl Controllers<'_> {
             starts: nodes.support.starts.iter().filter_map(|&start| number[start as usize]).collect(),
             actions: vectors.actions().to_vec(),
             next: next.concat(),
-            value: nodes.support.value,
+            value: f64::NEG_INFINITY,
         };
         Compact { vectors, support }
     }

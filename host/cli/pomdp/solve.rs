@@ -78,7 +78,7 @@ pub struct Arguments {
     /// Stop when the policy attains the value V at the start belief.
     #[arg(long, value_name = "V", value_parser = number::finite, allow_hyphen_values = true)]
     target: Option<f64>,
-    /// Maximum time in seconds.
+    /// Maximum time in seconds. A fifth of it is for making the policy compact.
     #[arg(long, value_name = "S", value_parser = number::positive)]
     time: Option<f64>,
     /// Maximum memory of the process, in bytes or as 4GiB; on GPUs, of beliefs and vectors on each. The solver drops the least recently used
