@@ -20,6 +20,8 @@ for number in $(seq -w "$count"); do
     3 | 8)
         cp "exercises/$exercise"/*.rs "$own"
         outcome=failed
+        # A pack is built for GPUs, and the audit refuses the barrier in a branch that this exercise begins with.
+        [[ $exercise != 04_transpose ]] || outcome=does_not_compile
         ;;
     5)
         sed -i 's/use warpkov_device/use warpkov/' "$own/kernels.rs"

@@ -196,7 +196,7 @@ fn transposed<'r, 'c>(rows: Len<'r>, columns: Len<'c>, pitch: u32, a: In2<'r, 'c
 fn tiles_hold_matrices() {
     let block = Dim3 { x: 32, y: 32, z: 1 };
     Emulator::explore(4, |device| {
-        for (rows, columns) in [(1, 1), (32, 33), (70, 40)] {
+        for (rows, columns) in [(1_u32, 1_u32), (32, 33), (70, 40)] {
             let a: Vec<f32> = (0..rows * columns).map(|i| i as f32).collect();
             let (input, mut b) = (device.upload(&a)?, device.zeros(a.len())?);
             let grid = Dim3 { x: rows.div_ceil(32), y: columns.div_ceil(32), z: 1 };
