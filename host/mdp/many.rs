@@ -269,9 +269,9 @@ fn by_blocks<M: Blocks>(
             found: &mut found,
             max_sweeps: &max_sweeps,
         };
+        let launched = Instant::now();
         // SAFETY: the arrays have the shapes that the kernel's documentation asks for: one block, bound, limit and set of slots for
         // each model, and offsets that are prefix sums of the numbers of states and of the lengths of the tables.
-        let launched = Instant::now();
         unsafe { M::many(device, shape, launch)? };
         let slots = device.to_vec(&found)?;
         let fit = 0.25 * f64::from(most_sweeps) / launched.elapsed().as_secs_f64().max(1e-9);
