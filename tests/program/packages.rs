@@ -43,7 +43,7 @@ fn readmes_start_with_a_complete_program() {
         let page = fs::read_to_string(folder.join("README.md")).unwrap();
         let rust: Vec<_> = blocks(&page).into_iter().filter(|(kind, _)| kind.starts_with("rust")).collect();
         let (_, program) = rust.first().unwrap_or_else(|| panic!("{} shows no program", folder.display()));
-        let complete = ["fn main()", "warpkov_build::kernels!", "#[kernel"].iter().any(|part| program.contains(part));
+        let complete = ["fn main(", "warpkov_build::kernels!", "#[kernel"].iter().any(|part| program.contains(part));
         assert!(complete, "{}: {program}", folder.display());
     }
 }
