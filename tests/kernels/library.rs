@@ -25,6 +25,7 @@ pub fn add(suite: &mut Suite) {
     suite.add("library_elements", elements);
     suite.add("library_messages::f32", messages::<f32>);
     suite.add("library_messages::f64", messages::<f64>);
+    suite.add("library_captured", first_in_a_capture);
     suite.add("library_assertion", assertion);
     suite.add("library_shifted", shifted);
     suite.add("library_structs", structs);
@@ -253,6 +254,10 @@ fn elements(device: &AnyDevice, scale: usize) -> Outcome {
 
 /// Lines from all threads: more at a time than there is room for messages on a GPU if the host did not clear it.
 fn messages<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
+    // Another thread that waits for the same GPU prints the lines.
+    let Some(()) = alone(device, if T::WIDE { "library_messages::f64" } else { "library_messages::f32" })? else {
+        return Ok(());
+    };
     let (n, every) = (1000 * scale, 64);
     let x: Vec<T> = (0..n).map(|i| T::from_f64((i as f64).powi(i as i32 % 7 - 3))).collect();
     let dx = device.upload(&x)?;
@@ -281,6 +286,20 @@ fn messages<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     same("y", &device.to_vec(&y)?, &roots)
 }
 
+/// A kernel that may print is loaded during a capture, which goes on.
+fn first_in_a_capture(device: &AnyDevice, _: usize) -> Outcome {
+    let Some(()) = alone(device, "library_captured")? else { return Ok(()) };
+    let x: Vec<u32> = (0..64).collect();
+    let (dx, mut y) = (device.upload(&x)?, device.zeros::<u32>(64)?);
+    let mut launch = || library::library_shifted(device, Shape::new(1, 64), 64, 0, &dx, &mut y);
+    match device.capture(&mut launch)? {
+        // SAFETY: the buffers exist and have the lengths that the launcher has checked.
+        Some(graph) => unsafe { device.launch_graph(&graph)? },
+        None => launch()?,
+    }
+    same("y", &device.to_vec(&y)?, &x)
+}
+
 /// The error of a failed assertion.
 fn assertion(device: &AnyDevice, _: usize) -> Outcome {
     let Some(()) = alone(device, "library_assertion")? else { return Ok(()) };
@@ -307,7 +326,8 @@ fn shifted(device: &AnyDevice, _: usize) -> Outcome {
     goes_on(device, &y)
 }
 
-/// A kernel that stops ends the use of a GPU by the process: there, another process runs the case, and this one has nothing more to do.
+/// A kernel that stops ends the use of a GPU by the process, and other cases get its lines: on a GPU, another process runs the case, and this
+/// one has nothing more to do.
 fn alone(device: &AnyDevice, case: &str) -> Result<Option<()>, Failed> {
     const ALONE: &str = "WARPKOV_TEST_ALONE";
     let AnyDevice::Gpu(gpu) = device else { return Ok(Some(())) };

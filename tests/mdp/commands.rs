@@ -461,7 +461,6 @@ fn divided_methods_agree_with_the_sequential_one() {
         ("block-divided:buffering=yes", "buffering takes no value"),
         ("block-divided:states-per-thread=6", "expected a count from 1 to 5"),
         ("block-divided:update-constant=-1", "expected a finite number above 0"),
-        ("block-divided:", "there is no option , expected block"),
         ("values:buffering", "method values has no options"),
         ("blok-divided:buffering", "a similar value exists: 'block-divided'"),
     ] {

@@ -157,6 +157,7 @@ impl Core {
 
         let driver = self.context.driver;
         self.enter()?;
+        let _capturing = self.context.messages.capturing();
         // SAFETY: the stream exists and its context is current.
         check("cuStreamBeginCapture", unsafe { (driver.stream_begin_capture)(self.stream(), THREAD_LOCAL) })?;
         self.captured.replace(Some(Vec::new()));

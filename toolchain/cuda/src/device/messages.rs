@@ -2,7 +2,7 @@
 
 use std::ptr;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 use cust::context::CurrentContext;
 use cust::memory::{CopyDestination, DeviceBuffer, LockedBuffer};
@@ -17,7 +17,11 @@ const ROOM: usize = 1 << 18;
 
 /// The messages of a context's kernels.
 #[derive(Default)]
-pub(super) struct Messages(Mutex<State>);
+pub(super) struct Messages {
+    state: Mutex<State>,
+    /// Held for reading by each capture of the process: a wait for the context would break it.
+    captures: RwLock<()>,
+}
 
 #[derive(Default)]
 struct State {
@@ -27,6 +31,47 @@ struct State {
     kernels: Vec<&'static str>,
 }
 
+/// A stream that other streams neither wait for nor, while they are captured, are broken by. A copy through the default stream breaks the
+/// captures of all threads.
+struct Aside(cust::sys::CUstream);
+
+// SAFETY: a stream is a handle that any thread may use while its context is current; `Messages` uses it under a lock.
+unsafe impl Send for Aside {}
+
+impl Aside {
+    fn new() -> Result<Self, CudaError> {
+        /// `CU_STREAM_NON_BLOCKING`.
+        const NON_BLOCKING: u32 = 1;
+
+        let mut stream = ptr::null_mut();
+        // SAFETY: cuStreamCreateWithPriority writes one handle.
+        let code = unsafe { cust::sys::cuStreamCreateWithPriority(&mut stream, NON_BLOCKING, 0) };
+        check("cuStreamCreateWithPriority", code as u32).map(|()| Self(stream))
+    }
+
+    /// Copies `words` to an address of device memory, and waits for the end.
+    ///
+    /// # Safety
+    /// So many words of device memory begin there, and no kernel that uses them is at work.
+    unsafe fn write(&self, address: u64, words: &[u64]) -> Result<(), CudaError> {
+        // SAFETY: the stream exists; the caller's promise; `words` lives until the copy is done.
+        let [copied, done] = unsafe {
+            [
+                cust::sys::cuMemcpyHtoDAsync_v2(address, words.as_ptr().cast(), size_of_val(words), self.0) as u32,
+                cust::sys::cuStreamSynchronize(self.0) as u32,
+            ]
+        };
+        check("cuMemcpyHtoDAsync", copied).and_then(|()| check("cuStreamSynchronize", done))
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // SAFETY: the stream exists and nothing uses it any more. A destructor cannot report a failure.
+        let _ = unsafe { cust::sys::cuStreamDestroy_v2(self.0) };
+    }
+}
+
 /// What kernels write to.
 struct Memory {
     words: LockedBuffer<u32>,
@@ -34,11 +79,18 @@ struct Memory {
     counters: DeviceBuffer<u64>,
     /// The first word that was not read.
     read: usize,
+    aside: Aside,
 }
 
 impl Memory {
-    fn new() -> Result<Self, cust::error::CudaError> {
-        Ok(Self { words: LockedBuffer::new(&0, ROOM)?, counters: DeviceBuffer::from_slice(&[0; 2])?, read: 0 })
+    fn new() -> Result<Self, CudaError> {
+        let words = LockedBuffer::new(&0, ROOM).map_err(from_cust("cuMemAllocHost"))?;
+        // SAFETY: any bits are numbers.
+        let counters = unsafe { DeviceBuffer::<u64>::uninitialized(2) }.map_err(from_cust("cuMemAlloc"))?;
+        let aside = Aside::new()?;
+        // SAFETY: the buffer has two words, and no kernel knows it yet.
+        unsafe { aside.write(counters.as_device_ptr().as_raw(), &[0; 2]) }?;
+        Ok(Self { words, counters, read: 0, aside })
     }
 
     /// Prints the messages that have come.
@@ -48,11 +100,16 @@ impl Memory {
         print::receive(words, &mut self.read)
     }
 
-    /// Begins at the first word again, if half of them are used or messages were lost. Waits for the context, so that no kernel is at work.
-    fn rewind(&mut self) -> Result<Option<print::Failed>, cust::error::CudaError> {
+    /// Begins at the first word again if half of them are used, as they are after a loss. Waits for the context, so that no kernel is at
+    /// work; during a capture it does nothing.
+    fn rewind(&mut self, captures: &RwLock<()>) -> Result<Option<print::Failed>, cust::error::CudaError> {
         if self.read < ROOM / 2 {
             return Ok(None);
         }
+        let _none = match captures.try_write() {
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            none => none,
+        };
         CurrentContext::synchronize()?;
         let failed = self.receive();
         let mut counters = [0; 2];
@@ -73,10 +130,10 @@ impl Messages {
         // SAFETY: the module is loaded, the name is NUL-terminated, and cuModuleGetGlobal writes an address and a size.
         let code = unsafe { cust::sys::cuModuleGetGlobal_v2(&mut variable, &mut bytes, module.cast(), PRINT.as_ptr()) };
         check("cuModuleGetGlobal", code as u32)?;
-        let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = match &mut state.memory {
             Some(memory) => memory,
-            none => none.insert(Memory::new().map_err(from_cust("cuMemAllocHost"))?),
+            none => none.insert(Memory::new()?),
         };
         let place = [
             memory.words.as_ptr().expose_provenance() as u64,
@@ -86,24 +143,28 @@ impl Messages {
         ];
         state.kernels.push(entry);
         debug_assert_eq!(bytes, size_of_val(&place));
-        // SAFETY: the variable `warpkov_print` of `warpkov_device::print` has four words of 64 bits, which are copied before the call
-        // returns. With unified addressing, which all GPUs of compute capability 8.0 and higher have, the address of page-locked memory on
+        // SAFETY: the variable `warpkov_print` of `warpkov_device::print` has four words of 64 bits, and its module's kernel was not launched
+        // yet. With unified addressing, which all GPUs of compute capability 8.0 and higher have, the address of page-locked memory on
         // the host is also its address on the GPU. `Messages::free` frees it with the context.
-        let code = unsafe { cust::sys::cuMemcpyHtoD_v2(variable, ptr::from_ref(&place).cast(), size_of_val(&place)) };
-        check("cuMemcpyHtoD", code as u32)
+        unsafe { memory.aside.write(variable, &place) }
+    }
+
+    /// A capture, from before its beginning to after its end.
+    pub(super) fn capturing(&self) -> RwLockReadGuard<'_, ()> {
+        self.captures.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether there may be messages.
     pub(super) fn expected(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).memory.is_some()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).memory.is_some()
     }
 
     /// Prints the messages that have come. The error of a failed assertion takes the place of `result`.
     pub(super) fn told<R>(&self, result: Result<R, CudaError>) -> Result<R, CudaError> {
-        let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(memory) = &mut state.memory else { return result };
         let failed = match memory.receive() {
-            None if result.is_ok() => memory.rewind().map_err(from_cust("cuCtxSynchronize"))?,
+            None if result.is_ok() => memory.rewind(&self.captures).map_err(from_cust("cuCtxSynchronize"))?,
             failed => failed,
         };
         match failed {
@@ -117,6 +178,6 @@ impl Messages {
 
     /// Frees the memory. No kernel of the context runs any more, and the context is current.
     pub(super) fn free(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).memory = None;
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).memory = None;
     }
 }
