@@ -172,14 +172,14 @@ impl Controllers<'_> {
             let mut selected = heaviest(nodes);
             self.evaluate(&mut selected, TOLERANCE, effort)?;
             if selected.support.value >= target {
-                break selected;
+                effort.vectors = selected.vectors.len();
+                break Some(selected);
             }
             if nodes >= count {
-                return None;
+                break None;
             }
             nodes *= 2;
         };
-        effort.vectors = best.vectors.len();
         // Improved, fewer nodes may be enough.
         let mut visits = None;
         for part in [4, 2, 1] {
@@ -189,13 +189,14 @@ impl Controllers<'_> {
                 .and_then(|()| self.improve(&mut smaller, IMPROVEMENTS[0], effort));
             let (ends, enough) = (improved.is_none(), smaller.support.value >= target);
             if enough {
-                (best, visits) = (smaller, improved);
+                (best, visits) = (Some(smaller), improved);
             }
             if ends || enough {
                 break;
             }
         }
-        let Some(mut occupancy) = visits else { return Some(best) };
+        let Some(mut occupancy) = visits else { return best };
+        let mut best = best?;
         let (mut most, mut part) = (best.support.value, REMOVED);
         loop {
             effort.vectors = best.vectors.len();
