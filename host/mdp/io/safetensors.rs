@@ -109,37 +109,37 @@ pub struct Mapped {
     objective: Objective,
     transitions: Matrices,
     rewards: Matrices,
-    ends: Option<Location>,
-    action_rewards: Option<Location>,
+    ends: Option<Tensor>,
+    action_rewards: Option<Tensor>,
     /// The names of actions, and the name of each row; none if the actions have no names.
-    action_names: Option<(Vec<String>, Location)>,
+    action_names: Option<(Vec<String>, Tensor)>,
     state_names: Option<TextPlaces>,
 }
 
 /// The offsets and the bytes of texts.
 #[derive(Clone, Copy)]
 struct TextPlaces {
-    offsets: Location,
-    bytes: Location,
+    offsets: Tensor,
+    bytes: Tensor,
 }
 
 /// The rows of each state: so many, or by offsets.
 enum Owners {
     Uniform(u32),
-    Ragged(Location),
+    Ragged(Tensor),
 }
 
 /// The arrays of a matrix.
 struct Matrices {
     name: Matrix,
-    row_ptr: Location,
-    col: Location,
-    val: Location,
+    row_ptr: Tensor,
+    col: Tensor,
+    val: Tensor,
 }
 
 /// A tensor of one dimension in the file.
 #[derive(Clone, Copy)]
-struct Location {
+struct Tensor {
     dtype: Dtype,
     /// Byte offset in the file.
     start: usize,
@@ -323,7 +323,7 @@ impl Mapped {
             }
         };
         let rows = self.first_row(states.start)..self.first_row(states.end);
-        let per_row = |place: Option<Location>| match place {
+        let per_row = |place: Option<Tensor>| match place {
             Some(place) if place.length > 0 => self.parts.slice(place, rows.clone()),
             _ => Cow::Borrowed(&[][..]),
         };
@@ -381,7 +381,7 @@ impl Mapped {
         let content = |message| self.content(message);
         let parts = &self.parts;
         // The first position whose number does not exceed the one before or is no state, with both.
-        let violation = |place: Location| {
+        let violation = |place: Tensor| {
             let position = |state: u64| (u128::from(place.length) * u128::from(state) / u128::from(self.states)) as u64;
             let of = |at: u64| parts.one(place, at);
             let wrong = |&at: &u64| of(at) >= self.states || at > 0 && of(at) <= of(at - 1);
@@ -644,11 +644,11 @@ impl Parts {
     }
 
     /// The place of a tensor of one dimension and one of these types.
-    fn place(&self, name: &str, dtypes: &[Dtype]) -> Result<Location, String> {
+    fn place(&self, name: &str, dtypes: &[Dtype]) -> Result<Tensor, String> {
         let info = self.header.info(name).ok_or_else(|| format!("tensor {name} is missing"))?;
         match info.shape[..] {
             [length] if dtypes.contains(&info.dtype) => {
-                Ok(Location { dtype: info.dtype, start: self.start + info.data_offsets.0, length: length as u64 })
+                Ok(Tensor { dtype: info.dtype, start: self.start + info.data_offsets.0, length: length as u64 })
             }
             _ => {
                 let (found, shape, expected) = (info.dtype, &info.shape, dtypes[0]);
@@ -658,7 +658,7 @@ impl Parts {
     }
 
     /// Some elements of a tensor, within its length. Copies them if the file has them misaligned.
-    fn slice<T: Pod>(&self, place: Location, range: Range<u64>) -> Cow<'_, [T]> {
+    fn slice<T: Pod>(&self, place: Tensor, range: Range<u64>) -> Cow<'_, [T]> {
         let byte = |element: u64| place.start + element as usize * size_of::<T>();
         let bytes = self.map.get(byte(range.start)..byte(range.end)).unwrap_or_default();
         match bytemuck::try_cast_slice(bytes) {
@@ -668,7 +668,7 @@ impl Parts {
     }
 
     /// An element of a tensor of numbers of 32 or 64 bits.
-    fn one(&self, place: Location, at: u64) -> u64 {
+    fn one(&self, place: Tensor, at: u64) -> u64 {
         match place.dtype {
             Dtype::U32 => self.slice::<u32>(place, at..at + 1)[0].into(),
             _ => self.slice::<u64>(place, at..at + 1)[0],
