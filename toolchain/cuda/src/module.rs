@@ -106,6 +106,7 @@ pub struct Entry {
 
 impl Baseline {
     /// The target of the code, such as `sm_90` or `sm_90a`.
+    #[doc(hidden)]
     #[must_use]
     pub fn target(&self) -> String {
         format!("sm_{}{}", self.sm, if self.alone { "a" } else { "" })

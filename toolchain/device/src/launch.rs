@@ -223,6 +223,8 @@ impl Arg {
 }
 
 /// The order of a tile's elements in shared memory.
+///
+#[doc = include_str!("device/examples/tensor.md")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Swizzle {
     /// As in a tensor of the tile's extent.
@@ -236,38 +238,7 @@ pub enum Swizzle {
 /// A tensor in device memory and its tiles: the argument for [`TensorMap`](crate::device::TensorMap). The launch reads it, as it does a
 /// buffer.
 ///
-/// ```
-/// use warpkov_device::device::mbarrier::{Mbarrier, fence_init};
-/// use warpkov_device::device::{GlobalMut, TensorMap, kernel, thread};
-/// use warpkov_device::emulator::Emulator;
-/// use warpkov_device::launch::{Device, Shape, Swizzle, Tensor};
-/// use warpkov_device::shared_array;
-///
-/// /// The tile of 4 × 4 elements at (x, y).
-/// #[kernel(sm = 90, requires(out.len() == 16, shape.threads == 16))]
-/// fn tile(matrix: TensorMap<f32, 2>, x: i32, y: i32, out: GlobalMut<f32>) {
-///     let tile = shared_array!(tile: f32; 48).aligned::<128>();
-///     let (t, full) = (thread::thread_idx_x(), Mbarrier::at(shared_array!(full: u64; 1), 0));
-///     if t == 0 {
-///         full.init(1);
-///         fence_init();
-///         full.arrive_expecting(64);
-///         matrix.load(tile, 0, [x, y], full);
-///     }
-///     thread::sync_threads();
-///     full.wait(0);
-///     out.set(t as usize, tile.get(t));
-/// }
-///
-/// let device = Emulator::default();
-/// let buffer = device.upload(&(0..64).map(|i| i as f32).collect::<Vec<f32>>())?;
-/// let mut out = device.zeros(16)?;
-/// let matrix = Tensor::new(&buffer, [8, 8], [4, 4], Swizzle::None)?;
-/// // SAFETY: `out` has 16 elements.
-/// unsafe { tile(&device, Shape::new(1, 16), matrix, 4, 7, &mut out)? };
-/// assert_eq!(device.to_vec(&out)?[..8], [60.0, 61.0, 62.0, 63.0, 0.0, 0.0, 0.0, 0.0]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+#[doc = include_str!("device/examples/tensor.md")]
 #[derive(Debug)]
 pub struct Tensor<'a, B, const R: usize> {
     buffer: &'a B,
@@ -283,6 +254,7 @@ impl<B, const R: usize> Clone for Tensor<'_, B, R> {
 impl<B, const R: usize> Copy for Tensor<'_, B, R> {}
 
 /// A tensor map before it is encoded. Extents beyond the rank are 1.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct TensorArg {
     /// Address of the first element, as in [`Arg::Buffer`].
@@ -300,6 +272,8 @@ pub struct TensorArg {
 }
 
 /// Why a [`Tensor`] cannot be made.
+///
+#[doc = include_str!("device/examples/tensor.md")]
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TensorError {
     /// A tile is empty or too large.
@@ -340,6 +314,8 @@ impl<'a, B, const R: usize> Tensor<'a, B, R> {
     ///
     /// # Errors
     /// The buffer is too short, or the tile or the rows have a size that no GPU copies.
+    ///
+    #[doc = include_str!("device/examples/tensor.md")]
     pub fn new<T: DeviceCopy>(
         buffer: &'a B,
         sizes: [u32; R],
@@ -376,11 +352,13 @@ impl<'a, B, const R: usize> Tensor<'a, B, R> {
     }
 
     /// The buffer.
+    #[doc(hidden)]
     pub fn buffer(&self) -> &'a B {
         self.buffer
     }
 
     /// The tensor as a kernel argument.
+    #[doc(hidden)]
     pub fn arg(&self) -> Arg {
         Arg::Tensor(self.arg)
     }
@@ -539,6 +517,7 @@ impl Unmet {
     }
 
     /// An error, unless all `blocks` of a cooperative launch fit on the device, where `resident` are at one time.
+    #[doc(hidden)]
     pub fn unless_resident(kernel: &'static str, blocks: u64, resident: u64) -> Result<(), Self> {
         let texts = ["shape.grid <= resident blocks", "shape.grid", "resident blocks"];
         Self::unless(blocks <= resident, kernel, texts, [blocks.into(), resident.into()])

@@ -12,45 +12,7 @@
 //! The emulator executes a copy as late as it can, and reports accesses before the wait, missing fences, and sizes and addresses that
 //! are no multiples of 16 bytes.
 //!
-//! ```
-//! use warpkov_device::device::mbarrier::{Mbarrier, fence_init};
-//! use warpkov_device::device::{Global, GlobalMut, bulk, kernel, thread};
-//! use warpkov_device::emulator::Emulator;
-//! use warpkov_device::launch::{Device, Shape};
-//! use warpkov_device::shared_array;
-//!
-//! /// y = 2x, a block of 128 elements at a time.
-//! #[kernel(sm = 90, requires(x.len() == shape.threads, y.len() == shape.threads, shape.block == 128))]
-//! fn double(x: Global<f32>, y: GlobalMut<f32>) {
-//!     let (tile, full) = (shared_array!(tile: f32; 128), Mbarrier::at(shared_array!(full: u64; 1), 0));
-//!     let (t, first) = (thread::thread_idx_x(), 128 * thread::block_idx_x() as usize);
-//!     if t == 0 {
-//!         full.init(1);
-//!         fence_init();
-//!     }
-//!     thread::sync_threads();
-//!     if t == 0 {
-//!         full.arrive_expecting(4 * 128);
-//!         bulk::load(tile, 0, x, first, 128, full);
-//!     }
-//!     full.wait(0);
-//!     tile.set(t, 2.0 * tile.get(t));
-//!     bulk::fence();
-//!     thread::sync_threads();
-//!     if t == 0 {
-//!         bulk::store(y, first, tile, 0, 128);
-//!         bulk::commit();
-//!         bulk::wait_read::<0>();
-//!     }
-//! }
-//!
-//! let device = Emulator::default();
-//! let (x, mut y) = (device.upload(&[1.5; 256])?, device.zeros(256)?);
-//! // SAFETY: both vectors have one element per thread.
-//! unsafe { double(&device, Shape::new(2, 128), &x, &mut y)? };
-//! assert_eq!(device.to_vec(&y)?, [3.0; 256]);
-//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
-//! ```
+#![doc = include_str!("examples/bulk.md")]
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
@@ -64,6 +26,8 @@ use crate::emulator::thread as emulated;
 /// `barrier` that runs.
 ///
 /// *Safety*: the addresses of the first elements and the size are multiples of 16 bytes.
+///
+#[doc = include_str!("examples/bulk.md")]
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn load<T: Element>(to: Shared<T>, index: u32, from: Global<T>, source: usize, count: u32, barrier: Mbarrier) {
@@ -84,6 +48,8 @@ pub fn load<T: Element>(to: Shared<T>, index: u32, from: Global<T>, source: usiz
 /// Starts a copy of the elements `index … index + count − 1` of `from` to `to[target..target + count]`.
 ///
 /// *Safety*: the addresses of the first elements and the size are multiples of 16 bytes.
+///
+#[doc = include_str!("examples/bulk.md")]
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn store<T: Element>(to: GlobalMut<T>, target: usize, from: Shared<T>, index: u32, count: u32) {
@@ -102,6 +68,8 @@ pub fn store<T: Element>(to: GlobalMut<T>, target: usize, from: Shared<T>, index
 }
 
 /// Combines the stores that this thread has started since the last call into a group (`cp.async.bulk.commit_group`).
+///
+#[doc = include_str!("examples/bulk.md")]
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn commit() {
@@ -113,6 +81,8 @@ pub fn commit() {
 }
 
 /// Waits until at most the last `PENDING` groups of this thread may still read shared memory (`cp.async.bulk.wait_group.read`).
+///
+#[doc = include_str!("examples/bulk.md")]
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn wait_read<const PENDING: u32>() {
@@ -126,6 +96,8 @@ pub fn wait_read<const PENDING: u32>() {
 }
 
 /// Waits until at most the last `PENDING` groups of this thread are incomplete (`cp.async.bulk.wait_group`).
+///
+#[doc = include_str!("examples/bulk.md")]
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn wait<const PENDING: u32>() {
@@ -138,6 +110,8 @@ pub fn wait<const PENDING: u32>() {
 
 /// Orders ordinary accesses to shared memory that this thread knows of before copies, and products of warp groups, that follow
 /// (`fence.proxy.async`).
+///
+#[doc = include_str!("examples/bulk.md")]
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn fence() {

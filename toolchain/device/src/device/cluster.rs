@@ -6,36 +6,7 @@
 //! first call shows that all blocks have begun. The last one keeps each block, and its shared memory, until the others have done with
 //! it. The emulator reports accesses without either, and [races](crate::emulator#races).
 //!
-//! ```
-//! use warpkov_device::device::{GlobalMut, cluster, kernel, thread};
-//! use warpkov_device::emulator::Emulator;
-//! use warpkov_device::launch::{Device, Shape};
-//! use warpkov_device::shared_array;
-//!
-//! /// Each block passes its part to the next block of the cluster.
-//! #[kernel(cluster = 4, requires(x.len() == shape.threads, shape.block == 32))]
-//! fn rotate(x: GlobalMut<u32>) {
-//!     let part = shared_array!(part: u32; 32);
-//!     let (t, i) = (thread::thread_idx_x(), thread::index_1d() as usize);
-//!     cluster::sync();
-//!     let next = cluster::map(part, (cluster::rank() + 1) % cluster::size());
-//!     next.set(t, x.get(i));
-//!     cluster::sync();
-//!     x.set(i, part.get(t));
-//! }
-//!
-//! let device = Emulator::default();
-//! let mut x = device.upload(&(0..256).collect::<Vec<u32>>())?;
-//! // SAFETY: `x` has one element per thread.
-//! unsafe { rotate(&device, Shape::new(8, 32), &mut x)? };
-//! assert_eq!(device.to_vec(&x)?[30..34], [126, 127, 0, 1]);
-//!
-//! let mut x = device.zeros(160)?;
-//! // SAFETY: as above.
-//! let error = unsafe { rotate(&device, Shape::new(5, 32), &mut x) }.unwrap_err().to_string();
-//! assert_eq!(error, "kernel rotate cannot be launched: it requires shape.grid.x % 4 == 0, and shape.grid.x % 4 is 1");
-//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
-//! ```
+#![doc = include_str!("examples/cluster.md")]
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
@@ -71,8 +42,12 @@ macro_rules! special_registers {
 
 special_registers! {
     /// The block's rank in its cluster: 0 … `size() − 1`.
+    ///
+    #[doc = include_str!("examples/cluster.md")]
     rank = "%cluster_ctarank", emulated::current().cluster_rank();
     /// Blocks of the cluster; 1 in a launch without clusters.
+    ///
+    #[doc = include_str!("examples/cluster.md")]
     size = "%cluster_nctarank", emulated::current().cluster_size();
 }
 
@@ -80,6 +55,8 @@ special_registers! {
 ///
 /// Writes of all its threads before it are visible to all of them after it. Every thread of the cluster must reach the same barrier,
 /// in the same round of every loop around it, as for [`sync_threads`](super::thread::sync_threads).
+///
+#[doc = include_str!("examples/cluster.md")]
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sync() {
@@ -94,6 +71,8 @@ pub fn sync() {
 }
 
 /// The array `array` in the shared memory of the block of rank `rank` (`mapa`).
+///
+#[doc = include_str!("examples/cluster.md")]
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -117,6 +96,8 @@ pub fn map<T: Element>(array: Shared<T>, rank: u32) -> RemoteShared<T> {
 }
 
 /// An array in the shared memory of a block of the cluster. See [`map`].
+///
+#[doc = include_str!("examples/cluster.md")]
 #[derive(Clone, Copy)]
 pub struct RemoteShared<T> {
     /// The address in the cluster's shared memory; under emulation, in the block's.
@@ -131,6 +112,8 @@ impl<T: Element> RemoteShared<T> {
     const BYTES: u32 = size_of::<T>() as u32;
 
     /// Number of elements.
+    ///
+    #[doc = include_str!("examples/cluster.md")]
     #[inline(always)]
     #[must_use]
     pub fn len(self) -> u32 {
@@ -138,6 +121,8 @@ impl<T: Element> RemoteShared<T> {
     }
 
     /// Whether the array has no elements.
+    ///
+    #[doc = include_str!("examples/cluster.md")]
     #[inline(always)]
     #[must_use]
     pub fn is_empty(self) -> bool {
@@ -162,6 +147,8 @@ impl<T: Element> RemoteShared<T> {
     }
 
     /// The element at `index`.
+    ///
+    #[doc = include_str!("examples/cluster.md")]
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -193,6 +180,8 @@ impl<T: Element> RemoteShared<T> {
     }
 
     /// Writes the element at `index`.
+    ///
+    #[doc = include_str!("examples/cluster.md")]
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn set(self, index: u32, value: T) {

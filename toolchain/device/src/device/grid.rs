@@ -7,36 +7,7 @@
 //! [`Shape::grid_stride`](crate::launch::Shape::grid_stride) takes as many as fit. Only such a kernel has a group, so that no
 //! other can call [`GridGroup::sync`].
 //!
-//! ```
-//! use warpkov_device::device::{GlobalMut, GridGroup, kernel, thread};
-//! use warpkov_device::emulator::Emulator;
-//! use warpkov_device::launch::{Device, Shape};
-//!
-//! /// Replaces each element of a ring by the sum of its neighbours, `rounds` times.
-//! #[kernel(requires(x.len() == shape.threads, y.len() == shape.threads))]
-//! fn diffuse(grid: GridGroup, rounds: u32, x: GlobalMut<u32>, y: GlobalMut<u32>) {
-//!     let (i, n) = (thread::index_1d() as usize, thread::grid_dim_x() as usize * thread::block_dim_x() as usize);
-//!     for _ in 0..rounds {
-//!         y.set(i, x.get((i + 1) % n) + x.get((i + n - 1) % n));
-//!         grid.sync();
-//!         x.set(i, y.get(i));
-//!         grid.sync();
-//!     }
-//! }
-//!
-//! let device = Emulator::default();
-//! let (mut x, mut y) = (device.upload(&[1, 0, 0, 0, 0, 0])?, device.zeros(6)?);
-//! // SAFETY: both vectors have one element per thread.
-//! unsafe { diffuse(&device, Shape::new(3, 2), 2, &mut x, &mut y)? };
-//! assert_eq!(device.to_vec(&x)?, [2, 0, 1, 0, 1, 0]);
-//!
-//! let (mut x, mut y) = (device.zeros(10)?, device.zeros(10)?);
-//! // SAFETY: as above.
-//! let error = unsafe { diffuse(&device, Shape::new(5, 2), 2, &mut x, &mut y) }.unwrap_err().to_string();
-//! let why = "it requires shape.grid <= resident blocks, and shape.grid is 5, resident blocks is 4";
-//! assert_eq!(error, format!("kernel diffuse cannot be launched: {why}"));
-//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
-//! ```
+#![doc = include_str!("examples/grid.md")]
 //!
 //! # Overlapping launches
 //!
@@ -83,6 +54,8 @@ use super::atomic::{self, AtomicNumber, Ordering, Scope};
 use super::thread;
 
 /// All threads of a cooperative launch: a parameter of its kernel, for which the launch has no argument.
+///
+#[doc = include_str!("examples/grid.md")]
 #[derive(Clone, Copy)]
 pub struct GridGroup {
     /// Blocks that have arrived in this round; the top bit changes from round to round.
@@ -106,6 +79,8 @@ impl GridGroup {
     ///
     /// Writes of all threads before it are visible to all threads after it. Every thread of the grid must reach the same barrier,
     /// in the same round of every loop around it: otherwise the launch never ends. The emulator reports who waits where.
+    ///
+    #[doc = include_str!("examples/grid.md")]
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn sync(self) {

@@ -11,6 +11,8 @@
 //! One thread initialises a barrier and calls [`fence_init`], all meet at [`sync_threads`](super::thread::sync_threads), and then the
 //! barrier is in use. The emulator reports what is missing of this, phases that never end, bytes that nobody has announced, and reads
 //! before the wait.
+//!
+#![doc = include_str!("examples/bulk.md")]
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
@@ -20,6 +22,8 @@ use super::Shared;
 use crate::emulator::thread as emulated;
 
 /// A barrier: an element of an array of 8-byte words in shared memory. Other accesses to the element are races.
+///
+#[doc = include_str!("examples/bulk.md")]
 #[derive(Clone, Copy)]
 pub struct Mbarrier {
     address: u32,
@@ -27,6 +31,8 @@ pub struct Mbarrier {
 
 impl Mbarrier {
     /// The barrier in the element `index` of `array`.
+    ///
+    #[doc = include_str!("examples/bulk.md")]
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -42,6 +48,8 @@ impl Mbarrier {
 
     /// Begins phase 0. Each phase waits for `arrivals` calls of [`arrive`](Self::arrive) or
     /// [`arrive_expecting`](Self::arrive_expecting), 1 to 2²⁰ − 1. One thread calls this once, and [`fence_init`] after it.
+    ///
+    #[doc = include_str!("examples/bulk.md")]
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn init(self, arrivals: u32) {
@@ -56,6 +64,8 @@ impl Mbarrier {
     }
 
     /// Arrives in the phase that runs.
+    ///
+    #[doc = include_str!("examples/bulk.md")]
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn arrive(self) {
@@ -69,6 +79,8 @@ impl Mbarrier {
     }
 
     /// Arrives, and announces `bytes` bytes, for which the phase waits: those of the copies that name the barrier.
+    ///
+    #[doc = include_str!("examples/bulk.md")]
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn arrive_expecting(self, bytes: u32) {
@@ -83,6 +95,8 @@ impl Mbarrier {
     }
 
     /// Whether the last phase of parity `parity` has ended; at first, phase −1 has. Waits for it for a short time.
+    ///
+    #[doc = include_str!("examples/bulk.md")]
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -102,6 +116,8 @@ impl Mbarrier {
     }
 
     /// Waits until the phase of parity `parity` has ended.
+    ///
+    #[doc = include_str!("examples/bulk.md")]
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn wait(self, parity: u32) {
@@ -114,6 +130,8 @@ impl Mbarrier {
 
 /// Makes barriers that this thread has initialised known to copies and to other blocks of the cluster
 /// (`fence.mbarrier_init`). Other threads need a barrier of the block, or of the cluster, behind it.
+///
+#[doc = include_str!("examples/bulk.md")]
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn fence_init() {

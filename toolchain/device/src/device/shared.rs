@@ -174,6 +174,8 @@ impl<T: Element> Shared<T> {
     }
 
     /// The part of the array that begins at the next multiple of `BYTES` bytes, a power of two. Arrays begin at multiples of 16.
+    ///
+    #[doc = include_str!("examples/wgmma.md")]
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]

@@ -9,6 +9,8 @@
 //! it then wait for each other, as all its elements are in the same banks. [`Swizzle::B128`](crate::launch::Swizzle) exchanges chunks of 16
 //! bytes so that they do not: the byte at `offset` is at [`swizzled(offset)`](swizzled), from a multiple of 1024 bytes on. Products of
 //! [warp groups](super::wgmma) read such tiles.
+//!
+#![doc = include_str!("examples/tensor.md")]
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
@@ -20,6 +22,8 @@ use super::{Element, Shared};
 use crate::emulator::{bulk::Tile, thread as emulated};
 
 /// A tensor of `R` dimensions, 1 to 3, which no thread writes during the launch.
+///
+#[doc = include_str!("examples/tensor.md")]
 #[derive(Clone, Copy)]
 pub struct TensorMap<T, const R: usize> {
     /// The address of the map.
@@ -47,6 +51,8 @@ impl<T: Element, const R: usize> TensorMap<T, R> {
     ///
     /// *Safety*: the address of the first element is a multiple of 128 bytes, or of 1024 for a swizzled tile: see
     /// [`Shared::aligned`]. The tile fits.
+    ///
+    #[doc = include_str!("examples/tensor.md")]
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn load(self, to: Shared<T>, index: u32, at: [i32; R], barrier: Mbarrier) {
@@ -82,6 +88,8 @@ impl<T: Element, const R: usize> TensorMap<T, R> {
 
 /// The place of the byte `offset` of a tile with [`Swizzle::B128`](crate::launch::Swizzle): bits 4 to 6 are exchanged for their
 /// exclusive or with bits 7 to 9.
+///
+#[doc = include_str!("examples/wgmma.md")]
 #[inline(always)]
 #[must_use]
 pub fn swizzled(offset: u32) -> u32 {

@@ -15,6 +15,8 @@
 //! [`TensorMap::load`](super::TensorMap::load) writes it so. Ordinary stores to a tile need a [`bulk::fence`](super::bulk::fence).
 //!
 //! The emulator reports an accumulator that is read before the wait, tiles that are overwritten before it, and missing fences.
+//!
+#![doc = include_str!("examples/wgmma.md")]
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
@@ -31,6 +33,8 @@ pub const ROWS: u32 = 64;
 pub const DEPTH: u32 = 64;
 
 /// A type of the factors.
+///
+#[doc = include_str!("examples/wgmma.md")]
 pub trait Factor: Element {
     /// Whether it is bf16.
     #[doc(hidden)]
@@ -60,6 +64,8 @@ impl Factor for Bf16 {
 ///
 /// Register i of thread t of the group holds the element in row 16·(t / 32) + (t mod 32) / 4 + 8·(i / 2 mod 2) and column
 /// 8·(i / 4) + 2·(t mod 4) + i mod 2.
+///
+#[doc = include_str!("examples/wgmma.md")]
 pub struct Accumulator<const R: usize> {
     registers: [f32; R],
     #[cfg(not(target_arch = "nvptx64"))]
@@ -71,6 +77,8 @@ impl<const R: usize> Accumulator<R> {
     pub const COLUMNS: u32 = 2 * R as u32;
 
     /// The matrix of zeros.
+    ///
+    #[doc = include_str!("examples/wgmma.md")]
     #[inline(always)]
     #[must_use]
     pub fn zeros() -> Self {
@@ -85,6 +93,8 @@ impl<const R: usize> Accumulator<R> {
 /// Ends a group of products of this thread (`wgmma.commit_group`).
 ///
 /// *Takes part*: all threads of the warp group.
+///
+#[doc = include_str!("examples/wgmma.md")]
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn commit() {
@@ -117,6 +127,8 @@ macro_rules! accumulators {
             /// Orders what has set the accumulator before the products that follow (`wgmma.fence`).
             ///
             /// *Takes part*: all threads of the warp group.
+            ///
+            #[doc = include_str!("examples/wgmma.md")]
             #[inline(always)]
             #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
             pub fn fence(&mut self) {
@@ -138,6 +150,8 @@ macro_rules! accumulators {
             /// 64 columns.
             ///
             /// *Takes part*: all threads of the warp group. *Safety*: both tiles begin at multiples of 1024 bytes.
+            ///
+            #[doc = include_str!("examples/wgmma.md")]
             #[inline(always)]
             #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
             pub fn multiply<T: Factor>(&mut self, a: Shared<T>, b: Shared<T>) {
@@ -171,6 +185,8 @@ macro_rules! accumulators {
             /// accumulator are none of these, it can be read.
             ///
             /// *Takes part*: all threads of the warp group.
+            ///
+            #[doc = include_str!("examples/wgmma.md")]
             #[inline(always)]
             #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
             pub fn wait<const PENDING: u32>(&mut self) {
@@ -191,6 +207,8 @@ macro_rules! accumulators {
             }
 
             /// Calls `each` with the row, the column and the value of each element that this thread holds.
+            ///
+            #[doc = include_str!("examples/wgmma.md")]
             #[inline(always)]
             #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
             pub fn for_elements(&self, mut each: impl FnMut(u32, u32, f32)) {
