@@ -89,7 +89,7 @@ const FUNCTIONS: [(&str, &str); 13] = [
 /// Methods of the device library and of the standard library that wait at no barrier. The closures that they take are
 /// expressions of the loop, too.
 const METHODS: &str = "get get2 get4 get2_at get4_at rows index at cell column row element elements indices range unravel get_clamped chunk get_streaming set set4 peek mark skip copy copy16 copy_bits split cast len is_empty \
-    load_matrices to_raw arrive arrive_expecting wait try_wait load aligned fence multiply for_elements \
+    load_matrices to_raw arrive_expecting try_wait aligned for_elements \
     abs min max clamp sqrt exp ln powi powf mul_add fma floor ceil round trunc recip signum is_nan is_finite is_infinite \
     to_bits to_f64 to_usize total_cmp wrapping_add wrapping_sub wrapping_mul wrapping_neg wrapping_shl wrapping_shr \
     checked_add checked_sub checked_mul saturating_add saturating_sub saturating_mul leading_zeros trailing_zeros \
