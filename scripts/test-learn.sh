@@ -12,7 +12,9 @@ fi
 program=$(realpath "$WARPKOV")
 # The library of the compiler is compiled for GPUs once, for the kernels of the course too.
 mkdir -p "${CARGO_TARGET_DIR:-target}"/{learn,nvptx}
-ln -sfnT ../nvptx "${CARGO_TARGET_DIR:-target}/learn/nvptx"
+shared=${CARGO_TARGET_DIR:-target}/learn/nvptx
+[[ -L $shared ]] || rm -rf "$shared"
+ln -sfnT ../nvptx "$shared"
 # The machine code for GPUs is not needed: the driver compiles the few kernels.
 export CARGO_TARGET_DIR=$(realpath "${CARGO_TARGET_DIR:-target}")/learn WARPKOV_PTXAS=none
 export CARGO_NET_OFFLINE=${CARGO_NET_OFFLINE:-false}

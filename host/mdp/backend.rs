@@ -136,6 +136,12 @@ pub struct Residual {
     pub largest: f64,
 }
 
+/// The number of sweeps that take about a quarter of a second if `sweeps` took `seconds`.
+#[must_use]
+pub fn quarter_of_a_second(sweeps: u32, seconds: f64) -> f64 {
+    0.25 * f64::from(sweeps) / seconds.max(1e-9)
+}
+
 /// The number of sweeps that take about a quarter of a second: observers are called that often, however slow a sweep is.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace(u32);
@@ -160,7 +166,7 @@ impl Pace {
     pub fn took(&mut self, sweeps: u32, time: Duration, comm: &dyn Communicator) -> Result<(), CommError> {
         let mut seconds = [time.as_secs_f64()];
         comm.all_reduce_max(&mut seconds)?;
-        let fit = 0.25 * f64::from(sweeps) / seconds[0].max(1e-9);
+        let fit = quarter_of_a_second(sweeps, seconds[0]);
         self.0 = (fit.min(f64::from(SWEEPS_PER_ROUND)) as u32 & !1).max(2);
         Ok(())
     }

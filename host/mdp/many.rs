@@ -13,7 +13,7 @@ use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::explicit::Explicit;
 use warpkov_kernels::mdp::matrix_free::{Blocks, Compiled, MEASURED, MET, ManyLaunch, Measured, Outcomes};
 
-use super::backend::{Attempt, change_bound};
+use super::backend::{Attempt, change_bound, quarter_of_a_second};
 use super::error::SolveError;
 use super::matrix_free::{ModelOptions, ModelSolution, Representation, extremes, solve_model, why_wrong};
 use super::model::{Mdp, NO_ACTION};
@@ -274,7 +274,7 @@ fn by_blocks<M: Blocks>(
         // each model, and offsets that are prefix sums of the numbers of states and of the lengths of the tables.
         unsafe { M::many(device, shape, launch)? };
         let slots = device.to_vec(&found)?;
-        let fit = 0.25 * f64::from(most_sweeps) / launched.elapsed().as_secs_f64().max(1e-9);
+        let fit = quarter_of_a_second(most_sweeps, launched.elapsed().as_secs_f64());
         most_sweeps = fit.clamp(1.0, 64.0 * f64::from(most_sweeps)) as u32;
         let stopped = interrupt::requested();
         for (at, progress) in progress.iter_mut().enumerate().filter(|(_, progress)| !progress.done) {

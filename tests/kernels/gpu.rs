@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use warpkov_device::launch::{Device, Shape};
-use warpkov_kernels::lessons;
+use warpkov_kernels::{lessons, library};
 use warpkov_runtime::device::AnyDevice;
 use warpkov_runtime::gpu;
 use warpkov_runtime::gpu::{CudaError, Foreign, Gpu, MODULES};
@@ -55,12 +55,19 @@ fn new_kernels(gpu: &Gpu, device: &str) -> Outcome {
 fn captured(gpu: &Gpu) -> Outcome {
     let (x, y) = (gpu.upload(&[1f32, 2.0, 3.0])?, gpu.upload(&[10f32, 20.0, 30.0])?);
     let mut z = gpu.zeros::<f32>(3)?;
-    let add = || lessons::vector_add(gpu, Shape::cover(3, 256), 3, &x, &y, &mut z);
-    let graph = gpu.capture(add)?.ok_or("no graph was captured")?;
+    let numbers: Vec<u32> = (0..64).collect();
+    let (dn, mut copy) = (gpu.upload(&numbers)?, gpu.zeros(64)?);
+    let both = || {
+        lessons::vector_add(gpu, Shape::cover(3, 256), 3, &x, &y, &mut z)?;
+        // It may print, so loading it connects it to the messages of the GPU.
+        library::library_shifted(gpu, Shape::new(1, 64), 64, 0, &dn, &mut copy)
+    };
+    let graph = gpu.capture(both)?.ok_or("no graph was captured")?;
     same("before the replay", &gpu.to_vec(&z)?, &[0.0; 3])?;
-    // SAFETY: the captured vectors still exist, with three elements each.
+    // SAFETY: the captured vectors still exist, with three and 64 elements.
     unsafe { gpu.launch_graph(&graph)? };
-    same("after the replay", &gpu.to_vec(&z)?, &[11.0, 22.0, 33.0])
+    same("after the replay", &gpu.to_vec(&z)?, &[11.0, 22.0, 33.0])?;
+    same("of the kernel that may print", &gpu.to_vec(&copy)?, &numbers)
 }
 
 /// GPU time is at most the host's time, and close to it for work that keeps the GPU busy.

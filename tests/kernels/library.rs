@@ -25,7 +25,6 @@ pub fn add(suite: &mut Suite) {
     suite.add("library_elements", elements);
     suite.add("library_messages::f32", messages::<f32>);
     suite.add("library_messages::f64", messages::<f64>);
-    suite.add("library_captured", first_in_a_capture);
     suite.add("library_assertion", assertion);
     suite.add("library_shifted", shifted);
     suite.add("library_structs", structs);
@@ -284,20 +283,6 @@ fn messages<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     }
     let roots: Vec<T> = x.iter().map(|x| x.sqrt()).collect();
     same("y", &device.to_vec(&y)?, &roots)
-}
-
-/// A kernel that may print is loaded during a capture, which goes on.
-fn first_in_a_capture(device: &AnyDevice, _: usize) -> Outcome {
-    let Some(()) = alone(device, "library_captured")? else { return Ok(()) };
-    let x: Vec<u32> = (0..64).collect();
-    let (dx, mut y) = (device.upload(&x)?, device.zeros::<u32>(64)?);
-    let mut launch = || library::library_shifted(device, Shape::new(1, 64), 64, 0, &dx, &mut y);
-    match device.capture(&mut launch)? {
-        // SAFETY: the buffers exist and have the lengths that the launcher has checked.
-        Some(graph) => unsafe { device.launch_graph(&graph)? },
-        None => launch()?,
-    }
-    same("y", &device.to_vec(&y)?, &x)
 }
 
 /// The error of a failed assertion.

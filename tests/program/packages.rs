@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use super::readme::fenced;
+
 /// The folders of the published crates.
 fn published() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -31,17 +33,11 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The code blocks of a page: what follows the fence, and the text.
-fn blocks(page: &str) -> Vec<(&str, &str)> {
-    let all = page.split("```").skip(1).step_by(2);
-    all.map(|block| block.split_once('\n').unwrap()).collect()
-}
-
 #[test]
 fn readmes_start_with_a_complete_program() {
     for folder in published() {
         let page = fs::read_to_string(folder.join("README.md")).unwrap();
-        let rust: Vec<_> = blocks(&page).into_iter().filter(|(kind, _)| kind.starts_with("rust")).collect();
+        let rust: Vec<_> = fenced(&page).filter(|(kind, _)| kind.starts_with("rust")).collect();
         let (_, program) = rust.first().unwrap_or_else(|| panic!("{} shows no program", folder.display()));
         let complete = ["fn main(", "warpkov_build::kernels!", "#[kernel"].iter().any(|part| program.contains(part));
         assert!(complete, "{}: {program}", folder.display());
@@ -58,12 +54,24 @@ fn blocks_that_doc_tests_ignore_are_those_of_the_example() {
     let mut seen = 0;
     for folder in published() {
         let page = fs::read_to_string(folder.join("README.md")).unwrap();
-        for (_, text) in blocks(&page).into_iter().filter(|(kind, _)| kind.contains("ignore")) {
+        for (_, text) in fenced(&page).filter(|(kind, _)| kind.contains("ignore")) {
             assert!(files.iter().any(|file| file.contains(text)), "{}: {text}", folder.display());
             seen += 1;
         }
     }
     assert!(seen >= 4, "{seen}");
+}
+
+/// A README cannot include a file: these show an example of the facade by the names of their own crates.
+#[test]
+fn readmes_of_the_solvers_show_the_examples() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (krate, example) in [("mdp", "01_mdp"), ("pomdp", "02_pomdp"), ("hmm", "03_hmm")] {
+        let page = fs::read_to_string(root.join("host").join(krate).join("README.md")).unwrap();
+        let example = fs::read_to_string(root.join("examples").join(example).with_extension("rs")).unwrap();
+        let (_, program) = fenced(&page).next().unwrap();
+        assert!(program.starts_with("use ") && example.replace("warpkov::", "warpkov_").ends_with(program), "{krate}");
+    }
 }
 
 /// A package holds the files below its folder; links are followed when it is packed.

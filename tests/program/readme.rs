@@ -17,10 +17,15 @@ const HMM: &str = include_str!("../../book/hmm.md");
 const MODELS: &str = include_str!("../../book/models.md");
 const CLUSTER: &str = include_str!("../../book/cluster.md");
 
+/// The blocks of a page: what follows the fence, and the text.
+pub fn fenced(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'))
+}
+
 /// Each block of shell commands, with the blocks of text between it and the next one.
 fn blocks(page: &str) -> Vec<(Vec<&str>, Vec<&str>)> {
     let mut found: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
-    for (kind, block) in page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n')) {
+    for (kind, block) in fenced(page) {
         match (kind, found.last_mut()) {
             ("sh", _) => found.push((block.lines().filter(|line| !line.is_empty()).collect(), Vec::new())),
             ("text", Some((_, texts))) => texts.push(block),
@@ -126,7 +131,7 @@ fn examples_of_formats_are_solved() {
         FORMATS.iter().map(|name| fs::read_to_string(root.join(name).with_extension("md")).unwrap()).collect();
     let folder = tempfile::tempdir().unwrap();
     for page in &pages {
-        let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+        let blocks = fenced(page);
         for (name, content) in blocks.filter_map(|(kind, content)| Some((kind.split_once(' ')?.1, content))) {
             fs::write(folder.path().join(name), content).unwrap();
         }
@@ -147,8 +152,7 @@ fn examples_of_formats_are_solved() {
 
 /// The blocks of a kind.
 fn of_kind<'p>(page: &'p str, kind: &str) -> Vec<&'p str> {
-    let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
-    blocks.filter(|(found, _)| *found == kind).map(|(_, block)| block).collect()
+    fenced(page).filter(|(found, _)| *found == kind).map(|(_, block)| block).collect()
 }
 
 /// The manifests of the page have no field that Kubernetes or the MPI operator does not know, and all that they need.
@@ -297,7 +301,7 @@ struct Block<'p> {
 }
 
 fn manual_blocks(page: &str) -> Vec<Block<'_>> {
-    let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+    let blocks = fenced(page);
     let named = blocks.map(|(kind, text)| match kind.split_once(' ') {
         Some((kind, name)) => Block { kind, name: Some(name), text },
         None => Block { kind, name: None, text },

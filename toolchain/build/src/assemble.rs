@@ -39,7 +39,7 @@ pub struct Job<'a> {
     /// The target after `sm_`: the GPU's compute capability, as in "86" for 8.6, or "90a".
     pub target: String,
     /// The kernel's name.
-    pub name: String,
+    pub name: &'a str,
     /// PTX of a module that contains this kernel alone.
     pub text: &'a str,
 }

@@ -400,7 +400,7 @@ fn machine_code(
             let target = if baseline.alone { baseline.name() } else { sm.to_string() };
             jobs.extend(module.entries.iter().zip(texts).map(|(entry, text)| Job {
                 target: target.clone(),
-                name: entry.name.to_owned(),
+                name: entry.name,
                 text,
             }));
         }

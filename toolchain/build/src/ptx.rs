@@ -1,5 +1,6 @@
 //! Parses, links and splits PTX modules.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A PTX module.
@@ -271,9 +272,9 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 /// most.
 #[must_use]
 pub fn align_tensor_maps(text: &str) -> String {
-    let line = |line: &str| match line.trim_start().strip_prefix(".param .align 16 .b8 ") {
-        Some(rest) if rest.contains("[128]") => line.replacen(".align 16", ".align 64", 1),
-        _ => line.to_owned(),
+    let line = |line| match str::trim_start(line).strip_prefix(".param .align 16 .b8 ") {
+        Some(rest) if rest.contains("[128]") => Cow::from(line.replacen(".align 16", ".align 64", 1)),
+        _ => Cow::from(line),
     };
     text.split_inclusive('\n').map(line).collect()
 }

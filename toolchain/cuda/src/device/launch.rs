@@ -190,21 +190,23 @@ impl Core {
         self.allow_shared(call.entry, &function, call.shape.shared_bytes)?;
         let counter = self.grid_counter();
         let mut values: Vec<u64> = call.args.iter().map(|arg| value(arg, counter)).collect();
-        let mut maps = call.args.iter().map(|arg| self.tensor_map(call.entry, arg)).collect::<Result<Vec<_>, _>>()?;
-        let parameters = values.iter_mut().zip(&mut maps).map(|(value, map)| match map {
-            Some(map) => ptr::from_mut(map).cast(),
-            None => ptr::from_mut(value).cast(),
+        let mut maps = Vec::new();
+        for arg in call.args {
+            maps.extend(self.tensor_map(call.entry, arg)?);
+        }
+        let mut maps = maps.iter_mut();
+        let parameters = call.args.iter().zip(&mut values).map(|(arg, value)| match (arg, value) {
+            (Arg::Tensor(_), _) => maps.next().map_or(ptr::null_mut(), |map| ptr::from_mut(map).cast()),
+            (_, value) => ptr::from_mut(value).cast(),
         });
         let mut parameters: Vec<*mut c_void> = parameters.collect();
         let (mut grid, block) = (call.shape.grid, call.shape.block);
+        let resident = || self.resident_blocks(&function, block.x * block.y * block.z, call.shape.shared_bytes);
         if call.shape.resident {
-            let threads = block.x * block.y * block.z;
-            grid.x = grid.x.min(self.resident_blocks(&function, threads, call.shape.shared_bytes)?);
+            grid.x = grid.x.min(resident()?);
         }
         if call.is_cooperative() {
-            let threads = block.x * block.y * block.z;
-            let resident = self.resident_blocks(&function, threads, call.shape.shared_bytes)?;
-            Unmet::unless_resident(call.kernel, grid.count(), resident.into())?;
+            Unmet::unless_resident(call.kernel, grid.count(), resident()?.into())?;
             // SAFETY: as for cuLaunchKernel below, whose parameters these are. All blocks fit on the GPU at one time.
             let code = unsafe {
                 (self.context.driver.launch_cooperative_kernel)(

@@ -109,10 +109,12 @@ pub trait Parameter: Sized {
     #[cfg(not(target_arch = "nvptx64"))]
     type Launched<'a, D: Device>;
 
-    /// Appends the names of all scalars and views. Each begins with `path`.
+    /// Appends the names of all scalars and views, each of which begins with `path`: by default it is the name of one.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
-    fn name(path: &str, names: &mut Vec<String>);
+    fn name(path: &str, names: &mut Vec<String>) {
+        names.push(path.to_owned());
+    }
 
     /// Appends the arguments of all scalars and views.
     #[cfg(not(target_arch = "nvptx64"))]
@@ -266,11 +268,6 @@ macro_rules! scalars {
             type Launched<'a, D: Device> = $ty;
 
             #[cfg(not(target_arch = "nvptx64"))]
-            fn name(path: &str, names: &mut Vec<String>) {
-                names.push(path.to_owned());
-            }
-
-            #[cfg(not(target_arch = "nvptx64"))]
             fn push<D: Device>(launched: &$ty, args: &mut Vec<Arg>) {
                 args.push(Arg::scalar(*launched));
             }
@@ -299,11 +296,6 @@ macro_rules! views {
 
             #[cfg(not(target_arch = "nvptx64"))]
             type Launched<'a, D: Device> = $borrow;
-
-            #[cfg(not(target_arch = "nvptx64"))]
-            fn name(path: &str, names: &mut Vec<String>) {
-                names.push(path.to_owned());
-            }
 
             #[cfg(not(target_arch = "nvptx64"))]
             fn push<D: Device>(launched: &Self::Launched<'_, D>, args: &mut Vec<Arg>) {
@@ -341,11 +333,6 @@ impl Parameter for GridGroup {
     type Launched<'a, D: Device> = ();
 
     #[cfg(not(target_arch = "nvptx64"))]
-    fn name(path: &str, names: &mut Vec<String>) {
-        names.push(path.to_owned());
-    }
-
-    #[cfg(not(target_arch = "nvptx64"))]
     fn push<D: Device>((): &(), args: &mut Vec<Arg>) {
         args.push(Arg::Grid);
     }
@@ -371,11 +358,6 @@ impl<T: Element, const R: usize> Parameter for TensorMap<T, R> {
 
     #[cfg(not(target_arch = "nvptx64"))]
     type Launched<'a, D: Device> = Tensor<'a, D::Buffer<T>, R>;
-
-    #[cfg(not(target_arch = "nvptx64"))]
-    fn name(path: &str, names: &mut Vec<String>) {
-        names.push(path.to_owned());
-    }
 
     #[cfg(not(target_arch = "nvptx64"))]
     fn push<D: Device>(launched: &Self::Launched<'_, D>, args: &mut Vec<Arg>) {

@@ -157,11 +157,6 @@ macro_rules! branded {
             type Launched<'a, D: Device> = $launched;
 
             #[cfg(not(target_arch = "nvptx64"))]
-            fn name(path: &str, names: &mut Vec<String>) {
-                names.push(path.to_owned());
-            }
-
-            #[cfg(not(target_arch = "nvptx64"))]
             fn push<D: Device>($argument: &Self::Launched<'_, D>, args: &mut Vec<Arg>) {
                 args.push($arg);
             }
