@@ -5,7 +5,7 @@ the forward recursion (hmmlearn's `score`), the Viterbi recursion (`decode`) and
 warpkov the E step, because the M step is negligible). hmmlearn runs with implementation="scaling", its fastest.
 
     python3 -m venv venv && venv/bin/pip install hmmlearn==0.3.3
-    cargo bench --no-run --bench hmm          # names the executable
+    cargo bench -p warpkov-bench --no-run --bench hmm   # names the executable
     venv/bin/python benches/peers/hmm.py target/release/deps/hmm-... --threads 2
 
 Both tools take turns, so that other load on the machine affects both alike. Times are medians in milliseconds, with the fastest
@@ -71,7 +71,7 @@ def show(seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", help="the executable of benches/hmm.rs")
+    parser.add_argument("program", help="the executable of host/bench/benches/hmm.rs")
     parser.add_argument("--threads", type=int, default=2, help="of warpkov")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repetitions", type=int, default=7, help="of warpkov in each round")

@@ -182,7 +182,7 @@ fn run(arguments: Arguments) -> Result<Outcome, Error> {
         Command::Completions(arguments) => completions::run(arguments, out),
         Command::Man(arguments) => man::run(arguments, out),
     }?;
-    ranks.map_or(Ok(()), |ranks| ranks.draw())?;
+    ranks.map_or(Ok(()), |ranks| ranks.finish())?;
     Ok(outcome)
 }
 

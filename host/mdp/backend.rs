@@ -114,7 +114,7 @@ pub trait Modify: GreedySweeps + Evaluate {
     fn unit(&self) -> f64;
 }
 
-/// Operations for [iterative refinement](super::refine).
+/// Operations for [iterative refinement](super::backends::refine).
 pub trait Correct: GreedySweeps {
     /// Replaces the rewards by `rewards`, one r(s, a) per row of the model, and keeps V. Returns false without any
     /// change if the layout shares stored rewards between rows.

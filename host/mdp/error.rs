@@ -1,6 +1,6 @@
 //! Errors of a solve.
 
-use super::divide::DivideError;
+use super::analysis::divide::DivideError;
 use super::model::validate::Invalid;
 use super::options::{InvalidBlocks, Method, Storage};
 use warpkov_runtime as runtime;
@@ -46,6 +46,9 @@ pub enum SolveError {
     /// Refinement needs a layout with a separate reward per row.
     #[error("precision refined needs one stored reward per row: it works with storage slices or rows, not {0}")]
     Shared(Storage),
+    /// cuSPARSE cannot take the part of our own products.
+    #[error("method projected:spmv=cusparse needs {0}")]
+    Spmv(&'static str),
     /// The model is not valid.
     #[error(transparent)]
     Invalid(#[from] Invalid),

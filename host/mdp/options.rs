@@ -26,8 +26,9 @@ choice! {
         Parallel = "parallel",
         /// Policy iteration on the GPU; every sweep reads the policy's rows from the full model.
         Plain = "plain",
-        /// Policy iteration on the GPU; gathers the policy's rows into a matrix P^π before the sweeps.
-        Projected = "projected",
+        /// Policy iteration on the GPU; gathers the policy's rows into a matrix P^π before the sweeps, whose products are our
+        /// own or, with spmv=cusparse, NVIDIA's.
+        Projected(Spmv = Spmv::Own) = "projected",
         /// Value iteration on all CPU cores or on the GPU.
         Values = "values",
         /// Value iteration on one CPU core, in place; the baseline of Jóhannsson (2009).
@@ -63,11 +64,22 @@ impl Method {
         )
     }
 
+    /// The name, with the options that differ from the usual ones: `projected:spmv=cusparse`.
+    #[must_use]
+    pub fn label(self) -> String {
+        match self {
+            Self::Projected(Spmv::Cusparse) => format!("{self}:spmv={}", Spmv::Cusparse),
+            _ => self.to_string(),
+        }
+    }
+
     /// Whether several ranks can run the method together.
     #[must_use]
     pub fn divides(self) -> bool {
         match self {
-            Self::Parallel | Self::Projected | Self::Values | Self::GaussSeidel | Self::Modified | Self::Krylov => true,
+            Self::Parallel | Self::Projected(_) | Self::Values | Self::GaussSeidel | Self::Modified | Self::Krylov => {
+                true
+            }
             Self::Serial | Self::Plain | Self::Sequential | Self::ResultDivided | Self::BlockDivided(_) => false,
         }
     }
@@ -83,11 +95,22 @@ impl Method {
     pub fn places(self) -> Places {
         match self {
             Self::Serial | Self::Parallel | Self::Sequential | Self::GaussSeidel => Places { cpu: true, gpu: false },
-            Self::Plain | Self::Projected | Self::ResultDivided | Self::BlockDivided(_) => {
+            Self::Plain | Self::Projected(_) | Self::ResultDivided | Self::BlockDivided(_) => {
                 Places { cpu: false, gpu: true }
             }
             Self::Values | Self::Modified | Self::Krylov => Places { cpu: true, gpu: true },
         }
+    }
+}
+
+choice! {
+    /// Products of P^π with V in [`Method::Projected`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Spmv {
+        /// One kernel of our own computes the product, adds r^π and takes the maximum of the changes.
+        Own = "own",
+        /// The product is that of NVIDIA's cuSPARSE, loaded at run time, as in Aydin (2025), 4.3. On one GPU.
+        Cusparse = "cusparse",
     }
 }
 
@@ -244,7 +267,7 @@ impl BlockDivided {
 impl FromStr for Method {
     type Err = String;
 
-    /// The method of a name, with its parameters: `values`, or `block-divided:block=16x8,buffering`.
+    /// The method of a name, with its parameters: `values`, `block-divided:block=16x8,buffering`, or `projected:spmv=cusparse`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, options) = text.split_once(':').map_or((text, None), |(name, options)| (name, Some(options)));
         let method = Self::of_name(name).ok_or_else(Self::expected)?;
@@ -252,6 +275,11 @@ impl FromStr for Method {
             (_, None) => Ok(method),
             (Self::BlockDivided(plain), Some(options)) => {
                 options.split(',').try_fold(plain, BlockDivided::with).map(Self::BlockDivided)
+            }
+            (Self::Projected(_), Some(options)) => {
+                let name =
+                    options.strip_prefix("spmv=").ok_or("expected projected:spmv=own or projected:spmv=cusparse")?;
+                Spmv::of_name(name).map(Self::Projected).ok_or_else(|| format!("spmv: {}", Spmv::expected()))
             }
             _ => Err(format!("method {method} has no options")),
         }

@@ -10,6 +10,7 @@
 //! | [`cores`] | the description of the CPU |
 //! | [`link`] | GPUs of several ranks that exchange data |
 //! | [`gpu`] | GPUs and the table of compiled kernels |
+//! | [`sparse`] | products of sparse matrices with vectors by cuSPARSE |
 //! | [`prefix_sum`], [`mod@scratch`] | a device prefix sum and growable device memory, for the backends of all model classes |
 
 pub mod choose;
@@ -22,6 +23,7 @@ pub mod link;
 pub mod precision;
 pub mod prefix_sum;
 pub mod scratch;
+pub mod sparse;
 
 pub use error::Error;
 pub use precision::Precise;

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use rayon::prelude::*;
+use warpkov_cuda::SparseNumber;
 use warpkov_device::device::mma::Multiply;
 
 /// A floating-point type of a solver: `f32` or `f64`.
-pub trait Precise: Multiply + Default + std::fmt::Debug {
+pub trait Precise: Multiply + SparseNumber + Default + std::fmt::Debug {
     /// Unit roundoff u: half the distance from 1 to the next larger number.
     const UNIT: f64;
 

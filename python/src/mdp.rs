@@ -17,7 +17,7 @@ use warpkov_mdp::ask::q::q_factors;
 use warpkov_mdp::ask::simulate::{Options as Extent, Simulated, Simulator};
 use warpkov_mdp::criterion::{Criterion, Persistence, Report as CriterionReport, backward_kept_on, solve_kept_on};
 use warpkov_mdp::io::{Format, ReadOptions, read_from, read_policy, read_with, write_as, write_to};
-use warpkov_mdp::many::{Named, solve_many_sparse};
+use warpkov_mdp::matrix_free::many::{Named, solve_many_sparse};
 use warpkov_mdp::model::validate::{Invalid, Matrix as MatrixName, ROW_SUM_TOLERANCE, Row};
 use warpkov_mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts, Objective};
 use warpkov_mdp::report::{Report, Summary};

@@ -6,7 +6,7 @@ use warpkov_runtime::device::AnyDevice;
 use libtest_mimic::Trial;
 use warpkov::mdp::generate::{Garnet, SlipGrid};
 use warpkov::mdp::model::Mdp;
-use warpkov::mdp::options::{Limits, Method, Precision, SolveOptions, Storage, Target};
+use warpkov::mdp::options::{Limits, Method, Precision, SolveOptions, Spmv, Storage, Target};
 use warpkov::mdp::{Solve, SolveError};
 use warpkov::runtime::Precise;
 use warpkov::runtime::choose::DeviceChoice;
@@ -101,7 +101,7 @@ fn divided(ordinals: &[u32]) -> Outcome {
                 }
             }
         }
-        for method in [Method::Projected, Method::Modified, Method::Krylov] {
+        for method in [Method::Projected(Spmv::Own), Method::Modified, Method::Krylov] {
             let options = SolveOptions { method: Some(method), ..SolveOptions::default() };
             let found = solved(&mdp, ordinals, &options)?;
             if !found.converged(&options.limits) {

@@ -5,7 +5,7 @@ use warpkov_runtime::device::AnyDevice;
 use warpkov::mdp::backend::State;
 use warpkov::mdp::backends::cpu::Parallel;
 use warpkov::mdp::backends::device::{PolicyLayout, System};
-use warpkov::mdp::krylov::{Krylov, Scale};
+use warpkov::mdp::backends::krylov::{Krylov, Scale};
 use warpkov::mdp::options::{Limits, Target};
 use warpkov::mdp::solution::Status;
 use warpkov::mdp::solve::loops::{policy_iteration, to_the_end};

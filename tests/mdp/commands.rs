@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use warpkov::runtime::gpu::Gpu;
 
 /// The 2 × 2 slip grid of Aydin, *Policy Iteration on the GPU* (2025), Listing A.1.
@@ -462,6 +462,9 @@ fn divided_methods_agree_with_the_sequential_one() {
         ("block-divided:states-per-thread=6", "expected a count from 1 to 5"),
         ("block-divided:update-constant=-1", "expected a finite number above 0"),
         ("values:buffering", "method values has no options"),
+        ("projected:buffering", "expected projected:spmv=own or projected:spmv=cusparse"),
+        ("projected:spmv=mkl", "spmv: expected one of own, cusparse"),
+        ("projected:spmv=cusparse", "method projected:spmv=cusparse needs a GPU"),
         ("blok-divided:buffering", "a similar value exists: 'block-divided'"),
     ] {
         fails(folder.path(), &["mdp", "solve", model, "--device", "emulated", "--method", method], 2, &[expected]);
@@ -1235,6 +1238,22 @@ fn emulated_kernels_are_drawn() {
         &["--trace", "expected --device emulated"],
     );
     fails(folder.path(), &solve(&["--device", "emulated", "--trace", "x.png"]), 2, &["x.png", ".svg"]);
+}
+
+#[test]
+fn the_use_of_gpus_is_written() {
+    let folder = folder_with_inputs();
+    let path = folder.path().join("use.json");
+    for command in ["mdp solve grid.json --quiet", "hmm score model.json data.txt"] {
+        let arguments: Vec<_> = command.split(' ').chain(["--device", "cpu", "--usage", "use.json"]).collect();
+        succeeds(folder.path(), &arguments);
+        let usage: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        // No GPU: no kernel, no memory, no energy.
+        assert_eq!((&usage["kernels"], &usage["peak_bytes"], &usage["joules"]), (&json!([]), &json!(0), &Value::Null));
+        assert_eq!(usage["program"], env!("CARGO_PKG_VERSION"));
+        fs::remove_file(&path).unwrap();
+    }
+    fails(folder.path(), &["mdp", "solve", "grid.json", "--usage", "use.txt"], 2, &["use.txt", ".json"]);
 }
 
 #[test]

@@ -13,10 +13,10 @@ use warpkov::mdp::backend::{Correct, State};
 use warpkov::mdp::backends::device::{
     PolicyLayout, Projected, Streamed, Streaming, SweepLayout, System, ValueIteration,
 };
+use warpkov::mdp::backends::krylov::Linear;
 use warpkov::mdp::baselines::divided::{BlockIteration, Division, ResultIteration};
 use warpkov::mdp::generate::Forest;
 use warpkov::mdp::io::read_json;
-use warpkov::mdp::krylov::Linear;
 use warpkov::mdp::model::validate::Invalid;
 use warpkov::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, MdpParts, Objective};
 use warpkov::mdp::options::{BlockDivided, Storage};

@@ -1,6 +1,6 @@
 //! Models as code on every device agree with the sparse models that they describe.
 
-use warpkov::mdp::many::{Named, solve_many, solve_many_sparse};
+use warpkov::mdp::matrix_free::many::{Named, solve_many, solve_many_sparse};
 use warpkov::mdp::matrix_free::{Compiled, Representation, reachable, solve_model_on_ranks, sparse};
 use warpkov::mdp::model::Mdp;
 use warpkov::mdp::options::{Limits, Method, Precision, SolveOptions, Target};

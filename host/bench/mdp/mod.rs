@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use warpkov_mdp::backend::Stop;
-use warpkov_mdp::dynamic::Dynamic;
+use warpkov_mdp::backends::dynamic::Dynamic;
 use warpkov_mdp::error::SolveError;
 use warpkov_mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov_mdp::solution::Run;

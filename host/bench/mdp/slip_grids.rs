@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{BenchOptions, Repeat, Repeated, milliseconds};
 use warpkov_mdp::backend::Attempt;
@@ -13,9 +13,9 @@ use warpkov_mdp::error::SolveError;
 use warpkov_mdp::generate::{self, SlipGrid};
 use warpkov_mdp::model::Mdp;
 use warpkov_mdp::options::{Method, Precision, Target};
-use warpkov_mdp::place::Placement;
 use warpkov_mdp::solution::Status;
 use warpkov_mdp::solve::certify::stop;
+use warpkov_mdp::solve::place::Placement;
 
 /// A grid of Table 5.4 with the published times.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -76,7 +76,7 @@ impl Case {
         match method {
             Method::Serial => Some((self.source_serial_ms, "EPYC 9634")),
             Method::Plain => Some((self.source_plain_ms, "L4")),
-            Method::Projected => Some((self.source_projected_ms, "H100")),
+            Method::Projected(_) => Some((self.source_projected_ms, "H100")),
             _ => None,
         }
     }
@@ -88,6 +88,7 @@ pub struct Measured {
     /// The grid.
     pub case: Case,
     /// The method.
+    #[serde(serialize_with = "label")]
     pub method: Method,
     /// The precision.
     pub precision: Precision,
@@ -111,6 +112,10 @@ pub struct Measured {
     pub sweep_bytes: u64,
     /// Certificate of V of the last run.
     pub certificate: Certificate,
+}
+
+fn label<S: Serializer>(method: &Method, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&method.label())
 }
 
 /// Sweeps per timing; few enough that values still change.

@@ -8,9 +8,9 @@ use warpkov_mdp::certificate::{Certificate, certify};
 use warpkov_mdp::error::SolveError;
 use warpkov_mdp::generate::{Error, WetFloor};
 use warpkov_mdp::model::Mdp;
-use warpkov_mdp::options::{BlockDivided, Method, Precision};
-use warpkov_mdp::place::Placement;
+use warpkov_mdp::options::{BlockDivided, Method, Precision, Spmv};
 use warpkov_mdp::solution::Status;
+use warpkov_mdp::solve::place::Placement;
 use warpkov_runtime::choose::DeviceChoice;
 
 /// A method under its name in the benchmark.
@@ -36,7 +36,7 @@ pub const CONTENDERS: [Contender; 9] = [
     blocks("+ prioritizing", BlockDivided { states_per_thread: 2, ..PLAIN }),
     blocks("+ both", BlockDivided { buffering: true, states_per_thread: 2, ..PLAIN }),
     contender("values", Method::Values, false),
-    contender("projected", Method::Projected, false),
+    contender("projected", Method::Projected(Spmv::Own), false),
 ];
 
 const fn contender(name: &'static str, method: Method, on_cpu: bool) -> Contender {

@@ -7,13 +7,15 @@ use std::time::Duration;
 use std::{env, thread};
 
 use clap::Args;
+use serde_json::json;
+use warpkov_common::report::write_object;
 use warpkov_mdp::io::{Store, write_blocks, write_npy_together};
 use warpkov_mdp::model::whole::Described;
 use warpkov_runtime as runtime;
 use warpkov_runtime::choose::{DeviceChoice, Devices};
 use warpkov_runtime::comm::launch::Launch;
 use warpkov_runtime::comm::{self, Communicator, Disagreed, Divided, Local, World};
-use warpkov_runtime::gpu::MODULES;
+use warpkov_runtime::gpu::{KernelUsage, MODULES, Usage};
 
 use super::file::{self, FileOrStd};
 use super::{number, same};
@@ -42,6 +44,10 @@ pub struct Arguments {
     /// emulated, which then takes longer.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Write what the GPUs of this process did to this file (.json): launches and time of each kernel, peak memory, energy, and the versions of
+    /// driver and program. Every kernel is then launched and timed by itself, which takes longer.
+    #[arg(long, value_name = "FILE")]
+    usage: Option<PathBuf>,
 }
 
 /// The ranks of a command.
@@ -60,6 +66,11 @@ impl Arguments {
             file::writes(path)?;
             runtime::profiler();
         }
+        if let Some(path) = &self.usage {
+            file::extension(path, &["json"])?;
+            file::writes(path)?;
+            Usage::measure();
+        }
         // A time beyond the range of `Duration` is no limit.
         let timeout = Duration::try_from_secs_f64(self.timeout).unwrap_or(Duration::MAX);
         let world = World::join(launch().as_ref(), timeout, lost)?;
@@ -73,8 +84,20 @@ impl Arguments {
         Ok(Ranks { world, timeout, traced: self.trace.is_some() })
     }
 
-    /// Writes the drawing of the kernels, if it is asked for. Called at the end of the command.
-    pub fn draw(&self) -> Result<(), Error> {
+    /// Writes what the kernels did, if it is asked for: a drawing, or the use of GPUs. Called at the end of the command.
+    pub fn finish(&self) -> Result<(), Error> {
+        if let Some(path) = self.usage.as_ref().filter(|_| writes()) {
+            let Usage { kernels, peak_bytes, joules, driver } = Usage::so_far();
+            let kernel = |kernel: &KernelUsage| json!({ "kernel": kernel.entry, "launches": kernel.launches, "seconds": kernel.time.as_secs_f64() });
+            let usage = json!({
+                "program": env!("CARGO_PKG_VERSION"),
+                "driver": driver,
+                "kernels": kernels.iter().map(kernel).collect::<Vec<_>>(),
+                "peak_bytes": peak_bytes,
+                "joules": joules,
+            });
+            file::write_whole(path, |out| write_object(out, &usage))?;
+        }
         let Some(path) = self.trace.as_ref().filter(|_| writes()) else { return Ok(()) };
         let profile = runtime::profiler().profile();
         if profile.kernels.is_empty() {

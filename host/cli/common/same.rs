@@ -19,7 +19,7 @@ const OWN: [&str; 10] =
     ["device", "device_memory", "ranks", "rank", "master", "timeout", "quiet", "json", "to", "checkpoint_every"];
 
 /// Options that name outputs: those of the first rank count.
-const OUTPUTS: [&str; 5] = ["out", "plot", "checkpoint", "trace", "all_steps"];
+const OUTPUTS: [&str; 6] = ["out", "plot", "checkpoint", "trace", "usage", "all_steps"];
 
 /// Bytes that are hashed at a time.
 const BLOCK: u64 = 16 << 20;

@@ -8,7 +8,7 @@ use clap::Args;
 use warpkov_common::io::Error as FileError;
 use warpkov_common::io::output::atomic_write;
 use warpkov_mdp::io::{self as formats, Format};
-use warpkov_mdp::many::{Many, Named, solve_many_sparse};
+use warpkov_mdp::matrix_free::many::{Many, Named, solve_many_sparse};
 use warpkov_mdp::options::{Limits, Precision, SolveOptions, Target};
 use warpkov_mdp::solution::Status;
 use warpkov_runtime::choose::DeviceChoice;

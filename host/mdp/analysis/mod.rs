@@ -2,6 +2,7 @@
 //!
 //! | Module | Content |
 //! | --- | --- |
+//! | [`divide`] | a model divided among ranks |
 //! | [`guards`] | what looks wrong in a model: order of rows, unreachable states, copies, missing rewards |
 //! | [`graph`] | reachability, strongly connected components and end components |
 //! | [`quotient`] | smaller models: end components merged, settled states removed |
@@ -10,6 +11,7 @@
 //! | [`patterns`] | states with equal rows, relative to their own number |
 //! | [`tiles`] | dependencies between blocks of neighbouring states |
 
+pub mod divide;
 pub mod graph;
 pub mod guards;
 pub(crate) mod palette;

@@ -9,12 +9,12 @@ use warpkov_device::device::Offset;
 use super::{
     Bounded, Boxed, Criterion, Error, Make, Observe, Options, Persistence, Stages, Steps, backward_kept, solve_kept,
 };
+use crate::analysis::divide::{GhostOrder, balanced, cut};
 use crate::auto::{Sweeps, criterion_cost};
 use crate::backend::{Backups, GreedySweeps, State, Stop};
 use crate::backends::cpu::{Engine, EngineOptions};
 use crate::backends::device::{Ranks, SweepLayout, ValueIteration};
-use crate::divide::{GhostOrder, balanced, cut};
-use crate::dynamic::Unified;
+use crate::backends::dynamic::Unified;
 use crate::error::SolveError;
 use crate::model::{Mdp, Part};
 use crate::options::Storage;

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use crate::backend::{Backups, Evaluate, GreedySweeps, Modify, State, Stop};
-use crate::dynamic::Dynamic;
+use crate::backends::dynamic::Dynamic;
 use crate::error::SolveError;
 use crate::options::Limits;
 use crate::solution::{Round, Run, Status};

@@ -5,6 +5,8 @@
 //! | [`loops`] | policy iteration, value iteration and modified policy iteration, written once for all backends |
 //! | [`certify`] | runs of a loop with ever tighter stopping rules, until a certificate proves V |
 //! | [`session`] | where a solve starts, who observes it, and where its checkpoints go |
+//! | [`place`] | device, method and precision, requested or chosen |
+//! | [`prepared`] | the model in the layout of its method on a device |
 //! | `ranks` | solves on several ranks |
 //! | `auto` | the order of the states and the method, where they are open |
 //!
@@ -14,6 +16,8 @@
 mod auto;
 pub mod certify;
 pub mod loops;
+pub mod place;
+pub mod prepared;
 mod ranks;
 pub mod session;
 
@@ -24,16 +28,16 @@ use warpkov_runtime::comm::{Communicator, Local};
 
 use self::auto::{by_method, order};
 use self::certify::{Certified, until_certified};
+use self::place::Placement;
 use self::ranks::{solve_parts, solve_shared};
 pub use self::session::{Initial, Observer, Session};
 use self::session::{Start, Watch};
+use crate::analysis::divide::agreed;
 use crate::auto::{Features, trial};
-use crate::divide::agreed;
-use crate::dynamic::Dynamic;
+use crate::backends::dynamic::Dynamic;
 use crate::error::SolveError;
 use crate::model::{Mdp, Whole};
 use crate::options::{Reorder, SolveOptions};
-use crate::place::Placement;
 use crate::solution::{Phases, Size, Solution};
 use crate::team::Team;
 

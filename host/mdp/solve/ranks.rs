@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use super::auto::{by_method, order};
 use super::session::{Next, Start, Values, Watch};
+use crate::analysis::divide::{GhostOrder, agreed, balanced, by_metis, cut};
 use crate::analysis::partition::Proposal;
 use crate::auto::Features;
-use crate::divide::{GhostOrder, agreed, balanced, by_metis, cut};
 use crate::error::SolveError;
 use crate::model::{Mdp, Whole};
 use crate::options::{Divide, Method, Precision, Reorder, SolveOptions};
@@ -84,7 +84,7 @@ pub(super) fn solve_parts(
     let clocked = Clocked::new(comm);
     let comm: &dyn Communicator = &clocked;
     let order = match options.method {
-        Some(Method::Projected | Method::Modified | Method::Krylov) => GhostOrder::Behind,
+        Some(Method::Projected(_) | Method::Modified | Method::Krylov) => GhostOrder::Behind,
         _ => GhostOrder::Around,
     };
     let splits = borders.map_or_else(|| balanced(whole, comm), Ok)?;

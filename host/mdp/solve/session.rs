@@ -8,9 +8,9 @@ use std::path::Path;
 use warpkov_common::checkpoint::{Checkpoints, Hash};
 use warpkov_runtime::comm::Communicator;
 
+use crate::analysis::divide::{agreed, balanced};
 use crate::backend::{Attempt, InRound};
 use crate::checkpoint::{Checkpoint, hash_of};
-use crate::divide::{agreed, balanced};
 use crate::error::SolveError;
 use crate::model::Whole;
 use crate::model::whole::Fault;

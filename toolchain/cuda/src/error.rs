@@ -159,6 +159,23 @@ pub enum CudaError {
         /// The files tried, each with the reason.
         why: String,
     },
+    /// `libcusparse` cannot be loaded.
+    #[error(
+        "there is no cuSPARSE library here ({why}): install one (`pip install nvidia-cusparse-cu12`), or name its file in \
+        WARPKOV_CUSPARSE"
+    )]
+    NoCusparse {
+        /// The files tried, each with the reason.
+        why: String,
+    },
+    /// A cuSPARSE call failed.
+    #[error("{call} failed: {text}")]
+    Cusparse {
+        /// The cuSPARSE function.
+        call: &'static str,
+        /// cuSPARSE's description of the code.
+        text: String,
+    },
     /// An NCCL call failed on a rank of a communicator.
     #[error("rank {rank} of {size}: {call} failed: {text}; set NCCL_DEBUG=WARN for NCCL's messages")]
     Nccl {

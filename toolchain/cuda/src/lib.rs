@@ -52,6 +52,8 @@
 //! | [`Event`], [`Graph`] | a CUDA event, a CUDA graph |
 //! | [`Foreign`], [`SharedBuffer`] | device memory of other libraries of the process, and for them |
 //! | [`Communicator`] | one of several GPUs that exchange data through NCCL, loaded at run time |
+//! | [`Cusparse`] | products of sparse matrices with vectors by cuSPARSE, loaded at run time, for comparisons |
+//! | [`Usage`], [`KernelUsage`] | what the process used: kernels with their times, memory, energy |
 //! | [`Modules`], [`Baseline`], [`Entry`] | the device code in a binary |
 //! | [`DeviceInfo`] | properties of a GPU |
 //! | [`CudaError`] | errors, each with advice |
@@ -71,16 +73,18 @@
 //! | `WARPKOV_CODE=machine` | use machine code only: fail if there is none for the GPU |
 //! | `WARPKOV_CODE=ptx` | use PTX only |
 //! | `WARPKOV_NCCL=FILE` | use this NCCL library; by default `libnccl.so.2` of the system or of a Python environment |
+//! | `WARPKOV_CUSPARSE=FILE` | use this cuSPARSE library; by default `libcusparse.so.12` of the system or of a Python environment |
 
 mod device;
 mod driver;
 mod error;
+mod library;
 mod module;
 mod nccl;
 
 pub use device::{
-    Background, Communicator, DeviceInfo, Event, Foreign, Gpu, GpuBuffer, Graph, Pinned, Reducible, Reduction, Request,
-    SharedBuffer,
+    Background, Communicator, Cusparse, DeviceInfo, Event, Foreign, Gpu, GpuBuffer, Graph, KernelUsage, Pinned,
+    Reducible, Reduction, Request, SharedBuffer, SparseMatrix, SparseNumber, Usage,
 };
 pub use error::{CudaError, size};
 pub use module::{Baseline, Entry, Modules};

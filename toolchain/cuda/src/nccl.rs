@@ -1,29 +1,18 @@
 //! NCCL, loaded at run time.
-//!
-//! The library is searched for in this order; the first file found is used:
-//! 1. the file that `WARPKOV_NCCL` names, and no other if the variable is set;
-//! 2. `libnccl.so.2`, as the dynamic loader finds it;
-//! 3. `nvidia/nccl/lib/libnccl.so.2` in the packages of the Python environments `VIRTUAL_ENV` and `CONDA_PREFIX`, of
-//!    the first `python3` in `PATH`, and of the user ([`candidates`]).
 
-use std::ffi::{CStr, OsString, c_char, c_int, c_void};
-use std::fs;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use libloading::Library;
 
-use crate::driver::{Handle, reason};
+use crate::driver::Handle;
 use crate::error::CudaError;
+use crate::library::{Search, functions, mapped};
 
-/// The environment variable that names the library's file.
-const FILE: &str = "WARPKOV_NCCL";
-
-/// The name of the library.
-const NAME: &str = "libnccl.so.2";
-
-/// The library's folder in the packages of a Python environment, as PyPI's `nvidia-nccl-cu12` installs it.
-const PACKAGE: &str = "nvidia/nccl/lib";
+/// Where NCCL is: PyPI's `nvidia-nccl-cu12` has it in this folder of the packages.
+const SEARCH: Search = Search { variable: "WARPKOV_NCCL", names: &["libnccl.so.2"], packages: &["nvidia/nccl/lib"] };
 
 /// The oldest version with non-blocking communicators, as NCCL encodes it.
 const OLDEST: u32 = 21_400;
@@ -66,7 +55,7 @@ impl Config {
 /// [`CudaError::NoNccl`] if there is none.
 pub fn get() -> Result<&'static Nccl, CudaError> {
     static NCCL: OnceLock<Result<Nccl, String>> = OnceLock::new();
-    let loaded = NCCL.get_or_init(|| load(|name| std::env::var_os(name)));
+    let loaded = NCCL.get_or_init(|| SEARCH.load(|name| std::env::var_os(name), Nccl::resolve));
     loaded.as_ref().map_err(|why| CudaError::NoNccl { why: why.clone() })
 }
 
@@ -89,46 +78,27 @@ pub fn nccl_version() -> Result<String, CudaError> {
     Ok(format!("{}, {}", version_text(nccl.version), nccl.file.display()))
 }
 
-macro_rules! nccl {
-    ($($(#[$doc:meta])* $field:ident = $symbol:ident($($arg:ty),*) -> $result:ty;)*) => {
-        /// NCCL's functions. The doc comments list the parameters; NVIDIA's *NCCL API* describes the functions.
-        pub struct Nccl {
-            $($(#[$doc])* pub $field: unsafe extern "C" fn($($arg),*) -> $result,)*
-            /// 10000·major + 100·minor + patch.
-            pub version: u32,
-            /// The file of the library.
-            pub file: PathBuf,
-        }
-
-        impl Nccl {
-            /// The functions of `library`, which was opened as `name` and is never unloaded.
-            fn resolve(library: &Library, name: &Path) -> Result<Self, String> {
-                let mut nccl = Self {
-                    $(
-                        // SAFETY: the type is the prototype that nccl.h declares for this symbol, with enumerations as
-                        // integers of their size and handles as pointers; versions 2.14 to 2.32 declare the same. The
-                        // library is never unloaded.
-                        $field: *unsafe { library.get(stringify!($symbol)) }
-                            .map_err(|_| format!("it lacks {}: it is not NCCL, or too old", stringify!($symbol)))?,
-                    )*
-                    version: 0,
-                    file: PathBuf::new(),
-                };
-                let mut version = 0;
-                // SAFETY: ncclGetVersion writes one integer.
-                let code = unsafe { (nccl.get_version)(&mut version) };
-                nccl.version = version.unsigned_abs();
-                if code != SUCCESS || nccl.version < OLDEST {
-                    return Err(format!("it is NCCL {}, and 2.14 or newer is needed", version_text(nccl.version)));
-                }
-                nccl.file = mapped(nccl.get_version as usize).unwrap_or_else(|| name.to_owned());
-                Ok(nccl)
-            }
-        }
-    };
+/// NCCL.
+pub struct Nccl {
+    functions: Functions,
+    /// 10000·major + 100·minor + patch.
+    pub version: u32,
+    /// The file of the library.
+    pub file: PathBuf,
 }
 
-nccl! {
+impl Deref for Nccl {
+    type Target = Functions;
+
+    fn deref(&self) -> &Functions {
+        &self.functions
+    }
+}
+
+functions! {
+    /// NCCL's functions; versions 2.14 to 2.32 declare the same. The doc comments list the parameters; NVIDIA's *NCCL API* describes
+    /// the functions.
+    Functions of "NCCL":
     /// (&version)
     get_version = ncclGetVersion(*mut c_int) -> u32;
     /// (&id)
@@ -164,6 +134,20 @@ nccl! {
 }
 
 impl Nccl {
+    /// The functions of `library`, which was opened as `name` and is never unloaded.
+    fn resolve(library: &Library, name: &Path) -> Result<Self, String> {
+        let functions = Functions::resolve(library)?;
+        let mut version = 0;
+        // SAFETY: ncclGetVersion writes one integer.
+        let code = unsafe { (functions.get_version)(&mut version) };
+        let version = version.unsigned_abs();
+        if code != SUCCESS || version < OLDEST {
+            return Err(format!("it is NCCL {}, and 2.14 or newer is needed", version_text(version)));
+        }
+        let file = mapped(functions.get_version as usize).unwrap_or_else(|| name.to_owned());
+        Ok(Self { functions, version, file })
+    }
+
     /// NCCL's description of `code`, with its last message if there is one.
     pub fn describe(&self, code: u32) -> String {
         // SAFETY: ncclGetErrorString returns a string literal for every code. ncclGetLastError does not use its
@@ -180,89 +164,6 @@ impl Nccl {
     }
 }
 
-/// Loads NCCL. `variable` reads environment variables.
-fn load(variable: impl Fn(&str) -> Option<OsString>) -> Result<Nccl, String> {
-    let mut tried = Vec::new();
-    let names = match variable(FILE) {
-        Some(file) => vec![PathBuf::from(file)],
-        None => [PathBuf::from(NAME)].into_iter().chain(candidates(variable)).collect(),
-    };
-    for name in &names {
-        match open(name) {
-            Ok(nccl) => return Ok(nccl),
-            Err(why) => tried.push(format!("{}: {why}", name.display())),
-        }
-    }
-    Err(format!("tried {}", tried.join("; ")))
-}
-
-/// Loads the library `name`: a path, or a name that the dynamic loader searches for.
-fn open(name: &Path) -> Result<Nccl, String> {
-    // SAFETY: NCCL's initialisers have no preconditions. The user vouches for a file that WARPKOV_NCCL names, as for
-    // every file in the search paths of the dynamic loader.
-    let library = unsafe { Library::new(name) }.map_err(|error| reason(&error))?;
-    let nccl = Nccl::resolve(&library, name);
-    // Never unloaded, as `Nccl` requires; and NCCL's threads may run its code until the process ends.
-    std::mem::forget(library);
-    nccl
-}
-
-/// The existing files `nvidia/nccl/lib/libnccl.so.2` in the packages of Python environments, in the order of the search.
-/// No process is started.
-fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    let mut roots: Vec<PathBuf> =
-        ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(&variable).map(Into::into).collect();
-    let path = variable("PATH").unwrap_or_default();
-    if let Some(python) = std::env::split_paths(&path).map(|bin| bin.join("python3")).find(|python| python.is_file()) {
-        // An environment's interpreter may be a link to that of the installation, which has packages of its own.
-        for python in [Some(python.clone()), fs::canonicalize(python).ok()].into_iter().flatten() {
-            roots.extend(python.ancestors().nth(2).map(Path::to_owned));
-        }
-    }
-    if let Some(home) = variable("HOME") {
-        roots.push(Path::new(&home).join(".local"));
-    }
-    let mut found = Vec::new();
-    for lib in roots.iter().flat_map(|root| ["lib", "lib64", "local/lib"].map(|lib| root.join(lib))) {
-        for python in pythons(&lib) {
-            for packages in ["site-packages", "dist-packages"] {
-                let file = python.join(packages).join(PACKAGE).join(NAME);
-                if file.is_file() && !found.contains(&file) {
-                    found.push(file);
-                }
-            }
-        }
-    }
-    found
-}
-
-/// The folders `python3*` in `lib`, the newest version first.
-fn pythons(lib: &Path) -> Vec<PathBuf> {
-    let mut versions: Vec<(u32, PathBuf)> = fs::read_dir(lib)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            let minor = name.strip_prefix("python3")?.trim_start_matches('.');
-            Some((minor.parse().unwrap_or_default(), entry.path()))
-        })
-        .collect();
-    versions.sort_by(|one, other| other.cmp(one));
-    versions.into_iter().map(|(_, path)| path).collect()
-}
-
-/// The file whose mapping in this process contains `address`.
-fn mapped(address: usize) -> Option<PathBuf> {
-    fs::read_to_string("/proc/self/maps").ok()?.lines().find_map(|line| {
-        // "start-end permissions offset device inode   path", addresses in hexadecimal.
-        let (range, rest) = line.split_once(' ')?;
-        let (start, end) = range.split_once('-')?;
-        let [start, end] = [start, end].map(|text| usize::from_str_radix(text, 16).ok());
-        (start?..end?).contains(&address).then(|| rest.find('/').map(|at| PathBuf::from(&rest[at..])))?
-    })
-}
-
 /// `2.28.3` for 22803.
 fn version_text(version: u32) -> String {
     // Up to 2.8, the factors were 1000 and 100.
@@ -275,16 +176,6 @@ mod tests {
     use std::mem::offset_of;
 
     use super::*;
-
-    /// An environment with these variables.
-    fn environment<'a>(variables: &'a [(&str, &Path)]) -> impl Fn(&str) -> Option<OsString> + 'a {
-        |asked| variables.iter().find(|(name, _)| *name == asked).map(|(_, value)| value.into())
-    }
-
-    fn touch(path: &Path) {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, "no library").unwrap();
-    }
 
     #[test]
     fn the_configuration_has_the_layout_of_nccl_2_14() {
@@ -303,64 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn the_named_file_is_the_only_one_tried() {
-        let folder = tempfile::tempdir().unwrap();
-        let missing = folder.path().join("missing.so");
-        let why = load(environment(&[(FILE, &missing), ("VIRTUAL_ENV", folder.path())])).err().unwrap();
-        assert!(why.starts_with(&format!("tried {}: ", missing.display())), "{why}");
-        assert!(!why.contains(NAME) && !why.contains(';'), "{why}");
-        let error = CudaError::NoNccl { why }.to_string();
-        assert!(error.contains("missing.so") && error.contains(FILE), "{error}");
-
-        let wrong = folder.path().join("wrong.so");
-        touch(&wrong);
-        let why = load(environment(&[(FILE, &wrong)])).err().unwrap();
-        assert!(why.contains("wrong.so: "), "{why}");
-    }
-
-    #[test]
     fn a_library_without_the_functions_is_no_nccl() {
-        let why = load(environment(&[(FILE, Path::new("libc.so.6"))])).err().unwrap();
+        let named = |_: &str| Some("libc.so.6".into());
+        let why = SEARCH.load(named, Nccl::resolve).err().unwrap();
         assert_eq!(why, "tried libc.so.6: it lacks ncclGetVersion: it is not NCCL, or too old");
-    }
-
-    #[test]
-    fn python_environments_are_searched_in_order() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = |name: &str| folder.path().join(name);
-        let library = |packages: &str| root(packages).join(PACKAGE).join(NAME);
-        let expected = [
-            library("venv/lib/python3.12/site-packages"),
-            library("venv/lib/python3.9/site-packages"),
-            library("conda/lib/python3.11/site-packages"),
-            library("usr/lib64/python3.12/site-packages"),
-            library("usr/local/lib/python3.12/dist-packages"),
-            library("home/.local/lib/python3.12/site-packages"),
-        ];
-        expected.iter().for_each(|file| touch(file));
-        touch(&library("other/lib/python3.12/site-packages"));
-        touch(&library("usr/lib/python2.7/site-packages"));
-        for bin in ["usr/bin", "other/bin"] {
-            touch(&root(bin).join("python3"));
-        }
-        let path = std::env::join_paths([root("empty"), root("usr/bin"), root("other/bin")]).unwrap();
-        let (venv, conda, home) = (root("venv"), root("conda"), root("home"));
-        let variables =
-            [("VIRTUAL_ENV", &*venv), ("CONDA_PREFIX", &*conda), ("PATH", Path::new(&path)), ("HOME", &*home)];
-        assert_eq!(candidates(environment(&variables)), expected);
-        assert_eq!(candidates(environment(&[])), <[PathBuf; 0]>::default());
-
-        // The message names every file tried, in this order.
-        let Err(why) = load(environment(&variables)) else { return };
-        let at: Vec<usize> = expected.iter().map(|file| why.find(&*file.to_string_lossy()).unwrap()).collect();
-        assert!(why.starts_with("tried libnccl.so.2: ") && at.is_sorted(), "{why}");
-    }
-
-    #[test]
-    fn the_file_of_a_function_is_known() {
-        let own = std::env::current_exe().and_then(fs::canonicalize).unwrap();
-        assert_eq!(mapped(version_text as fn(u32) -> String as usize), Some(own));
-        assert_eq!(mapped(1), None);
+        let error = CudaError::NoNccl { why }.to_string();
+        assert!(error.contains("libc.so.6") && error.contains(SEARCH.variable), "{error}");
     }
 
     #[test]

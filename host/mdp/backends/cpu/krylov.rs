@@ -6,7 +6,7 @@ use warpkov_common::parallel;
 use super::engine::Engine;
 use super::layout::{BLOCK, Layout};
 use crate::backend::{Backups, Evaluate, Evaluation, GreedySweeps, State, Stop};
-use crate::krylov::Linear;
+use crate::backends::krylov::Linear;
 use crate::team::Team;
 use warpkov_common::interrupt;
 use warpkov_runtime::comm::Error;

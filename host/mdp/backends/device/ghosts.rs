@@ -11,7 +11,7 @@ use warpkov_device::launch::{Arg, Buffer, Device, IndexBuffer, IndexError, Shape
 use warpkov_kernels::mdp::ghosts::{pack, unpack};
 
 use super::sweeps::THREADS;
-use crate::dynamic::{Failure, Unified};
+use crate::backends::dynamic::{Failure, Unified};
 use crate::model::{Part, Peer};
 use crate::team::Team;
 use warpkov_common::interrupt;

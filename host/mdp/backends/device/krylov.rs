@@ -8,7 +8,7 @@ use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 use super::ghosts::Exchanges;
 use super::projected::{PolicyLayout, Projected};
 use crate::backend::{Backups, Evaluate, Evaluation, GreedySweeps, State, Stop};
-use crate::krylov::Linear;
+use crate::backends::krylov::Linear;
 use crate::model::Mdp;
 use warpkov_common::interrupt;
 
@@ -58,7 +58,7 @@ impl<'d, O: Offset> System<'d, O> {
         })
     }
 
-    /// Bytes of device memory, including the nine vectors of [`Krylov`](crate::krylov::Krylov).
+    /// Bytes of device memory, including the nine vectors of [`Krylov`](crate::backends::krylov::Krylov).
     #[must_use]
     pub fn bytes(model: &Mdp, layout: PolicyLayout) -> u64 {
         let states = model.states() as usize;

@@ -1,5 +1,7 @@
 //! Policy iteration and modified policy iteration on P^π, extracted from the model for each policy.
 
+use std::any::Any;
+
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
@@ -9,18 +11,19 @@ use warpkov_kernels::mdp::choices::CheckedChoicesArgs;
 use warpkov_kernels::mdp::evaluate::{evaluate_rows, evaluate_slices};
 use warpkov_kernels::mdp::model::IteratesArgs;
 use warpkov_kernels::mdp::project::{ProjectedArgs, copy_rows, copy_slices, count_rows, count_slices};
-use warpkov_kernels::mdp::residual::ResidualsArgs;
+use warpkov_kernels::mdp::residual::{ResidualsArgs, max_change};
 use warpkov_kernels::primitives::rows::RowsArgs;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use super::ghosts::Exchanges;
 use super::layouts::rows::{checked_offset, lanes_for};
-use super::resident::Resident;
-use super::sweeps::THREADS;
+use super::resident::{MAX_BATCH, Resident};
+use super::sweeps::{THREADS, launch_batch};
 use crate::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use crate::model::Mdp;
 use warpkov_runtime::Precise;
 use warpkov_runtime::prefix_sum::{exclusive_scan, scratch_len};
+use warpkov_runtime::sparse::Cusparse;
 
 /// Layout of P^π.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +113,8 @@ pub struct Projected<'d, T: Precise, O: Offset> {
     current: bool,
     /// Keys of the greatest change and of the greatest decrease of a greedy sweep.
     extremes: AnyBuffer<u64>,
+    /// The library whose products take the place of ours in evaluations.
+    cusparse: Option<Cusparse>,
 }
 
 /// Launches an evaluation sweep over P^π with the kernel for its layout.
@@ -171,7 +176,18 @@ impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
             reward: device.zeros(model.states() as usize)?,
             current: false,
             extremes: device.zeros(2)?,
+            cusparse: None,
         })
+    }
+
+    /// Evaluates policies with the products of `cusparse`, on one rank.
+    ///
+    /// # Panics
+    /// If P^π is not in compressed rows with offsets of 32 bits.
+    #[must_use]
+    pub fn with_cusparse(self, cusparse: Cusparse) -> Self {
+        assert!(!O::WIDE && self.layout != PolicyLayout::Slices && self.resident.ranks.is_none());
+        Self { cusparse: Some(cusparse), ..self }
     }
 
     /// Bytes of device memory for this method.
@@ -275,6 +291,44 @@ impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
     }
 }
 
+impl<T: Precise, O: Offset> Projected<'_, T, O> {
+    /// Sweeps of three operations, as in Aydin (2025), 4.3.1: a product by cuSPARSE with r^π added, and the maximum of the changes. The
+    /// host looks at the changes after a batch of sweeps, and counts all of them.
+    fn evaluate_by_cusparse(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, DeviceError> {
+        let Self { device, resident, offsets, col, prob, reward, cusparse, .. } = self;
+        let (device, states) = (*device, resident.states);
+        let offsets = (offsets as &dyn Any).downcast_ref().expect("offsets of 32 bits");
+        let cusparse = cusparse.as_ref().expect("the library");
+        let extent = [states as usize; 2];
+        // SAFETY: `project` filled the buffers from an `Mdp`, whose columns are below |S|, with offsets that ascend from 0.
+        let matrix = unsafe { cusparse.matrix(extent, offsets, col, prob) }?;
+        let gamma = T::from_f64(resident.rows.gamma);
+        let shape = Shape::grid_stride(states.into(), THREADS);
+        let mut evaluation = Evaluation { sweeps: 0, residual: f64::INFINITY };
+        let mut batch = if theta > 0.0 { resident.expected_sweeps } else { MAX_BATCH };
+        while evaluation.sweeps < max_sweeps && evaluation.residual >= theta && !resident.stopped() {
+            batch = batch.clamp(1, MAX_BATCH).min((max_sweeps - evaluation.sweeps) as usize);
+            device.clear(&mut resident.residuals)?;
+            let done = launch_batch(batch, |k| {
+                let Resident { v_old, v_new, residuals, .. } = resident;
+                matrix.multiply_add(gamma, v_old, reward, v_new)?;
+                max_change(device, shape, states, v_old, v_new, 0.0, k as u32, residuals)?;
+                resident.swap();
+                Ok::<_, DeviceError>(())
+            })?;
+            let mut residuals = [0; MAX_BATCH];
+            device.download(&resident.residuals, &mut residuals[..done])?;
+            evaluation.sweeps += done as u32;
+            evaluation.residual = f64::from_bits(residuals[done - 1]);
+            batch = 8;
+        }
+        if theta > 0.0 {
+            resident.expected_sweeps = evaluation.sweeps as usize + 1;
+        }
+        Ok(evaluation)
+    }
+}
+
 impl<T: Precise, O: Offset> State for Projected<'_, T, O> {
     type Error = DeviceError;
 
@@ -303,6 +357,9 @@ impl<T: Precise, O: Offset> State for Projected<'_, T, O> {
 impl<T: Precise, O: Offset> Evaluate for Projected<'_, T, O> {
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, DeviceError> {
         self.project()?;
+        if self.cusparse.is_some() {
+            return self.evaluate_by_cusparse(theta, max_sweeps);
+        }
         let Self { device, resident, layout, offsets, col, prob, reward, .. } = self;
         let device = *device;
         let threads = u64::from(resident.states) * layout.lanes();

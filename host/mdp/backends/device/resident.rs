@@ -20,7 +20,7 @@ use crate::model::{Choices, Mdp};
 use warpkov_runtime::Precise;
 
 /// Maximum sweeps per batch without host synchronisation.
-const MAX_BATCH: usize = 256;
+pub(super) const MAX_BATCH: usize = 256;
 
 /// The model, V and π in device memory.
 pub(crate) struct Resident<'d, T: Precise, O: Offset> {
@@ -144,7 +144,7 @@ impl<'d, T: Precise, O: Offset> Resident<'d, T, O> {
         Ok(evaluation)
     }
 
-    fn swap(&mut self) {
+    pub(super) fn swap(&mut self) {
         self.swapped = !self.swapped;
         std::mem::swap(&mut self.v_old, &mut self.v_new);
     }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use warpkov_mdp::Solve;
 use warpkov_mdp::generate::{Garnet, QueueNetwork, SlipGrid, WetFloor};
 use warpkov_mdp::model::{Choices, Csr, Mdp, MdpParts, Objective};
-use warpkov_mdp::options::{BlockDivided, Limits, Method, Precision, Reorder, SolveOptions, Target};
+use warpkov_mdp::options::{BlockDivided, Limits, Method, Precision, Reorder, SolveOptions, Spmv, Target};
 use warpkov_mdp::solution::{Solution, Status};
 use warpkov_runtime::choose::DeviceChoice;
 
@@ -43,8 +43,8 @@ const ON_DEVICE: [(Option<Method>, Precision); 12] = [
     (Some(Method::Values), Mixed),
     (Some(Method::Values), Refined),
     (Some(Method::Plain), F64),
-    (Some(Method::Projected), F32),
-    (Some(Method::Projected), F64),
+    (Some(Method::Projected(Spmv::Own)), F32),
+    (Some(Method::Projected(Spmv::Own)), F64),
     (Some(Method::Modified), F32),
     (Some(Method::Modified), F64),
     (Some(Method::ResultDivided), F64),

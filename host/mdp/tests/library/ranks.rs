@@ -11,6 +11,7 @@ use std::time::Duration;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use warpkov_common::checkpoint::{Checkpoints, Hash};
 use warpkov_mdp::SolveError;
+use warpkov_mdp::analysis::divide::{GhostOrder, balanced, cut};
 use warpkov_mdp::analysis::partition::{by_parts, ghosts};
 #[cfg(feature = "metis")]
 use warpkov_mdp::analysis::reorder::Order;
@@ -18,14 +19,13 @@ use warpkov_mdp::backend::{GreedySweeps, State, Stop};
 use warpkov_mdp::backends::device::{Exchanges, Ranks, SweepLayout, ValueIteration};
 use warpkov_mdp::checkpoint::{Checkpoint, Proposal, hash, hash_of};
 use warpkov_mdp::criterion::{self, Criterion, Solved, solve_on};
-use warpkov_mdp::divide::{GhostOrder, balanced, cut};
 use warpkov_mdp::generate::{
     CarRental, Forest, Gambler, Garnet, Inventory, QueueNetwork, RewardOf, SlipGrid, SuttonGrid, WetFloor,
 };
 use warpkov_mdp::io::{self as files, Mapped, ReadOptions};
 use warpkov_mdp::model::whole::{Actions, Columns, Described, Entries, Fault, Rows};
 use warpkov_mdp::model::{Csr, Mdp, Objective, Whole};
-use warpkov_mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use warpkov_mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Spmv, Storage, Target};
 use warpkov_mdp::report::{Report, SolutionFormat, Summary};
 use warpkov_mdp::solution::{RankShare, Round, Solution, Status};
 use warpkov_mdp::solve::{Initial, Session, Solve};
@@ -280,7 +280,7 @@ fn emulated_sweeps_on_ranks_have_the_bits_of_one() {
             }
         }
         let expected = Solve::new(mdp, &cpu(Some(Method::Values))).run().unwrap();
-        for method in [Method::Projected, Method::Modified, Method::Krylov] {
+        for method in [Method::Projected(Spmv::Own), Method::Modified, Method::Krylov] {
             for ranks in [2, 3] {
                 let options = SolveOptions { device: DeviceChoice::Emulated, ..cpu(Some(method)) };
                 let found = solved(mdp, ranks, None, &options);

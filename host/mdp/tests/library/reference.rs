@@ -10,7 +10,7 @@ use warpkov_mdp::generate::{
 };
 use warpkov_mdp::io::read;
 use warpkov_mdp::model::{Choices, Csr, Mdp, MdpParts};
-use warpkov_mdp::options::{Limits, Method, Precision, SolveOptions, Target};
+use warpkov_mdp::options::{Limits, Method, Precision, SolveOptions, Spmv, Target};
 use warpkov_mdp::solution::Solution;
 use warpkov_runtime::choose::DeviceChoice;
 use warpkov_runtime::gpu::Gpu;
@@ -27,7 +27,7 @@ const METHODS: [(Method, DeviceChoice); 11] = [
     (Method::Values, DeviceChoice::Emulated),
     (Method::Modified, DeviceChoice::Emulated),
     (Method::Plain, DeviceChoice::Emulated),
-    (Method::Projected, DeviceChoice::Emulated),
+    (Method::Projected(Spmv::Own), DeviceChoice::Emulated),
 ];
 
 /// Maximum of nonzeros of P times 1/(1 − γ) for emulated methods.

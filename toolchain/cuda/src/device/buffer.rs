@@ -11,8 +11,8 @@ use rayon::prelude::*;
 use warpkov_device::device::DeviceCopy;
 use warpkov_device::launch::{Arg, Buffer};
 
-use super::Core;
 use super::graph::Event;
+use super::{Core, usage};
 use crate::error::{CudaError, from_cust};
 
 /// Size in bytes of a staging buffer. There are two: the host fills one while the GPU reads the other. Larger arrays are
@@ -68,6 +68,7 @@ impl<T> Drop for GpuBuffer<T> {
     fn drop(&mut self) {
         // SAFETY: the field is not used again.
         let bytes = unsafe { ManuallyDrop::take(&mut self.bytes) };
+        usage::given(bytes.len() as u64);
         self.core.free(Memory::Device(bytes));
     }
 }
@@ -214,6 +215,7 @@ impl Core {
             cust::error::CudaError::OutOfMemory => lacking(size as u64, "a buffer"),
             other => from_cust("cuMemAlloc")(other),
         })?;
+        usage::taken(size as u64);
         Ok(GpuBuffer { bytes: ManuallyDrop::new(bytes), len, core: Rc::clone(self), elements: PhantomData })
     }
 
@@ -269,18 +271,47 @@ impl Core {
 
     /// Implements [`Device::download`](warpkov_device::launch::Device::download).
     pub(super) fn download<T: DeviceCopy>(&self, buffer: &GpuBuffer<T>, target: &mut [T]) -> Result<(), CudaError> {
-        assert!(target.len() <= buffer.len, "{} elements requested from a buffer of {}", target.len(), buffer.len);
+        self.download_from(buffer, 0, target)
+    }
+
+    /// Copies the elements from `first` on.
+    pub(super) fn download_from<T: DeviceCopy>(
+        &self,
+        buffer: &GpuBuffer<T>,
+        first: usize,
+        target: &mut [T],
+    ) -> Result<(), CudaError> {
+        let (requested, len) = (first + target.len(), buffer.len);
+        assert!(requested <= len, "{requested} elements requested from a buffer of {len}");
         // A copy to pageable memory may wait for the stream.
         self.settle()?;
         self.enter()?;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(target);
         if !bytes.is_empty() {
-            let source = buffer.bytes.index(..bytes.len());
+            let first = first * size_of::<T>();
+            let source = buffer.bytes.index(first..first + bytes.len());
             // SAFETY: both sides have the same length. The synchronisation below keeps the borrow of `target` alive
             // until the copy has ended. The stream orders the copy after all earlier work.
             unsafe { source.async_copy_to(bytes, self.current()) }.map_err(from_cust("cuMemcpyDtoHAsync"))?;
         }
         self.synchronize()
+    }
+
+    /// Copies the first `len` elements of `source` to `target`, in the order of the stream.
+    ///
+    /// # Panics
+    /// If one of them is shorter.
+    pub(super) fn copy<T: DeviceCopy>(
+        &self,
+        source: &GpuBuffer<T>,
+        target: &mut GpuBuffer<T>,
+        len: usize,
+    ) -> Result<(), CudaError> {
+        assert!(source.len >= len && target.len >= len, "{len} elements of {} and {}", source.len, target.len);
+        let bytes = len * size_of::<T>();
+        let (source, mut target) = (source.bytes.index(..bytes), target.bytes.index(..bytes));
+        // SAFETY: both sides have the same length, and belong to different buffers. Their memory is freed in the order of the stream.
+        unsafe { target.async_copy_from(&source, self.current()) }.map_err(from_cust("cuMemcpyDtoDAsync"))
     }
 
     /// Implements [`Device::pin`](warpkov_device::launch::Device::pin).

@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr;
 use std::rc::{Rc, Weak};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -935,9 +935,12 @@ impl Shared {
             unsafe { end(ptr::with_exposed_provenance_mut(exposed)) };
             drop(done);
         });
-        if thread.is_ok() {
-            // An error in any case: the thread has ended, or needs longer.
-            let _ = finished.recv_timeout(PATIENCE);
+        if let Ok(thread) = thread {
+            // An error in any case: the thread has done its work, or needs longer.
+            if finished.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Disconnected) {
+                // The destructors of the thread's variables of NCCL and CUDA must not run beside those of the process.
+                let _ = thread.join();
+            }
         } else {
             // SAFETY: as above.
             unsafe { end(handle) };

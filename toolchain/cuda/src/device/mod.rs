@@ -13,11 +13,13 @@
 mod buffer;
 mod communicator;
 mod context;
+mod cusparse;
 mod foreign;
 mod graph;
 mod info;
 mod launch;
 mod messages;
+mod usage;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -38,9 +40,11 @@ use warpkov_device::launch::{Call, Device};
 pub use buffer::{GpuBuffer, Pinned};
 pub use communicator::{Communicator, Reducible, Reduction, Request};
 pub use context::Background;
+pub use cusparse::{Cusparse, SparseMatrix, SparseNumber};
 pub use foreign::{Foreign, SharedBuffer};
 pub use graph::{Event, Graph};
 pub use info::DeviceInfo;
+pub use usage::{KernelUsage, Usage};
 
 use buffer::Memory;
 use communicator::Shared;
@@ -89,6 +93,8 @@ struct Core {
     side: Stream,
     /// Operations go to `side`.
     on_side: Cell<bool>,
+    /// Launches whose times are measured.
+    measured: usage::Pending,
     /// The stream of copies that overlap with other work.
     copy_stream: Stream,
     context: Arc<PrimaryContext>,
@@ -134,6 +140,9 @@ impl Gpu {
                 counters.set_8_async(0, &stream).map_err(from_cust("cuMemsetD8Async")).map(|()| counters)
             })?
         };
+        if usage::is_measured() {
+            usage::opened(info::pci(context.device)?);
+        }
         let core = Core {
             functions: RefCell::default(),
             staging: RefCell::default(),
@@ -144,6 +153,7 @@ impl Gpu {
             stream,
             side,
             on_side: Cell::new(false),
+            measured: usage::Pending::default(),
             copy_stream,
             context,
             program,
@@ -420,7 +430,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         // The streams are destroyed next and need their context. A destructor cannot report a failure.
-        let _ = self.enter();
+        let _ = self.enter().and_then(|()| self.measured.read());
         if self.context.messages.expected()
             && let Err(error @ CudaError::Assertion { .. }) = self.synchronize()
         {
@@ -501,7 +511,8 @@ impl Device for Gpu {
     }
 
     fn capture(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Option<Graph>, CudaError> {
-        self.core.capture(work).map(Some)
+        // The launches of a graph have no times of their own.
+        if usage::is_measured() { Ok(None) } else { self.core.capture(work).map(Some) }
     }
 
     unsafe fn launch_graph(&self, graph: &Graph) -> Result<(), CudaError> {
@@ -523,8 +534,11 @@ impl Device for Gpu {
     }
 
     unsafe fn launch(&self, call: Call<'_>) -> Result<(), CudaError> {
+        let core = &self.core;
         // SAFETY: the caller's promise.
-        self.core.told(unsafe { self.core.launch(&call) })
+        let launch = || unsafe { core.launch(&call) };
+        let timed = || core.enter().and_then(|()| core.measured.measure(call.entry, core.current(), launch));
+        core.told(if usage::is_measured() { timed() } else { launch() })
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::panic::Location;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use corosensei::Yielder;
@@ -264,8 +264,8 @@ impl Loop {
     #[track_caller]
     #[inline(always)]
     pub fn begin_round(&self, weight: u32) {
-        let round = &current().round;
-        round.set(round.get().wrapping_add(1));
+        let thread = current();
+        thread.round.set(thread.round.get().wrapping_add(1));
         self.rounds.set(self.rounds.get() + weight);
         if self.rounds.get() >= UNCOUNTED_ROUNDS {
             self.rounds.set(0);
@@ -689,14 +689,25 @@ pub(crate) fn enter(thread: *const Thread) -> *const Thread {
     CURRENT.replace(thread)
 }
 
+/// The running emulated thread, for one operation of a kernel. What is borrowed from it ends with it, and it is neither `Copy` nor
+/// `Send`: nothing that one call of a kernel learns of its thread outlasts the call by accident.
+pub(crate) struct Current(NonNull<Thread>);
+
+impl Deref for Current {
+    type Target = Thread;
+
+    #[inline]
+    fn deref(&self) -> &Thread {
+        // SAFETY: `Runner` sets the pointer to a thread that outlives the call of the kernel, and resets it afterwards. Device
+        // primitives and guards make a `Current`, which ends within their own call, and the kernel makes that call.
+        unsafe { self.0.as_ref() }
+    }
+}
+
 /// The running emulated thread, if a kernel is running.
 #[inline]
-fn running() -> Option<&'static Thread> {
-    let thread = CURRENT.get();
-    // SAFETY: `Runner` sets the pointer to a thread that outlives the call of the kernel, and resets it afterwards. This
-    // crate alone can call this function and `current`, in device primitives and guards: none keeps the reference beyond
-    // its own call, which the kernel makes, and `Thread` has no public method that returns it.
-    unsafe { thread.as_ref() }
+fn running() -> Option<Current> {
+    NonNull::new(CURRENT.get().cast_mut()).map(Current)
 }
 
 /// The running emulated thread.
@@ -705,7 +716,7 @@ fn running() -> Option<&'static Thread> {
 /// If no kernel is running: host code has called a device primitive.
 #[must_use]
 #[inline]
-pub(crate) fn current() -> &'static Thread {
+pub(crate) fn current() -> Current {
     let Some(thread) = running() else {
         panic!("host code called a device primitive, which only works inside a kernel");
     };

@@ -1,4 +1,4 @@
-//! Read and write speed of the MDP formats: `cargo bench --bench formats [SIDE]`, on a slip grid of SIDE × SIDE cells
+//! Read and write speed of the MDP formats: `cargo bench -p warpkov-bench --bench formats [SIDE]`, on a slip grid of SIDE × SIDE cells
 //! (512).
 //!
 //! Each line is the median of five runs. The first line is a plain copy of the JSON file. The other lines print their
@@ -9,8 +9,8 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::time::Instant;
 
-use warpkov::mdp::generate::SlipGrid;
-use warpkov::mdp::io as formats;
+use warpkov_mdp::generate::SlipGrid;
+use warpkov_mdp::io as formats;
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Cargo passes --bench to every benchmark.

@@ -23,9 +23,9 @@
 //!
 //! The initial residual of an evaluation is the Bellman residual of V. Below θ, it proves V without a stable policy.
 
-use super::backend::{Evaluate, Evaluation, GreedySweeps, State, Stop};
-use super::model::{CHUNK, Mdp};
-use super::team::Team;
+use crate::backend::{Evaluate, Evaluation, GreedySweeps, State, Stop};
+use crate::model::{CHUNK, Mdp};
+use crate::team::Team;
 use warpkov_common::parallel;
 use warpkov_runtime::comm;
 

@@ -3,20 +3,21 @@
 use warpkov_device::device::Offset;
 use warpkov_runtime::device::AnyDevice;
 
-use super::backends::device::{
+use crate::backends::device::{
     Mixed, PolicyLayout, Projected, Ranks, Streamed, Streaming, SweepLayout, System, ValueIteration,
 };
-use super::baselines::BlockPerState;
-use super::baselines::divided::{BlockIteration, Division, ResultIteration};
-use super::dynamic::{Dynamic, Unified};
-use super::error::SolveError;
-use super::krylov::{Krylov, Scale};
-use super::model::Mdp;
-use super::options::{Method, Precision, SolveOptions, Storage};
-use super::refine::Refined;
-use super::team::Team;
+use crate::backends::dynamic::{Dynamic, Unified};
+use crate::backends::krylov::{Krylov, Scale};
+use crate::backends::refine::Refined;
+use crate::baselines::BlockPerState;
+use crate::baselines::divided::{BlockIteration, Division, ResultIteration};
+use crate::error::SolveError;
+use crate::model::Mdp;
+use crate::options::{Method, Precision, SolveOptions, Spmv, Storage};
+use crate::team::Team;
 use warpkov_runtime::Precise;
 use warpkov_runtime::gpu::{CudaError, size};
+use warpkov_runtime::sparse::Cusparse;
 
 /// A model in the layout of a method that runs on a device.
 pub struct Prepared<'m> {
@@ -55,6 +56,8 @@ impl<'m> Prepared<'m> {
             }
             Method::ResultDivided => Layout::Results,
             Method::BlockDivided(blocks) => Layout::Blocks(Division::new(mdp, blocks)?),
+            // cuSPARSE takes compressed rows.
+            Method::Projected(Spmv::Cusparse) => Layout::Policies(PolicyLayout::Rows { lanes: 2 }),
             _ => Layout::Policies(PolicyLayout::choose(mdp)),
         };
         Ok(Self { mdp, method, layout, local_sweeps: options.local_sweeps })
@@ -105,6 +108,9 @@ impl<'m> Prepared<'m> {
     #[must_use]
     pub fn note(&self) -> Option<String> {
         let (prefix, storage, skips) = match &self.layout {
+            Layout::Policies(_) if self.method == Method::Projected(Spmv::Cusparse) => {
+                return Some("products with P^π are those of NVIDIA's cuSPARSE".to_owned());
+            }
             Layout::Policies(_) | Layout::Results => return None,
             Layout::Blocks(division) => return division.note(),
             Layout::Values(layout) => ("the model is".to_owned(), layout.storage(), layout.skips()),
@@ -211,6 +217,18 @@ impl<'m> Prepared<'m> {
         })
     }
 
+    /// cuSPARSE for the products of this policy layout.
+    fn cusparse(&self, device: &AnyDevice, ranks: Option<&Ranks>) -> Result<Cusparse, SolveError> {
+        let Layout::Policies(layout) = &self.layout else { unreachable!("the layout of the method") };
+        if ranks.is_some() {
+            return Err(SolveError::Spmv("one rank"));
+        }
+        if layout.capacity(self.mdp) > i32::MAX as usize {
+            return Err(SolveError::Spmv("policies of less than 2³¹ transitions"));
+        }
+        Cusparse::new(device)?.ok_or(SolveError::Spmv("a GPU"))
+    }
+
     fn typed<'d, T: Precise, O: Offset>(
         &'d self,
         device: &'d AnyDevice,
@@ -232,7 +250,10 @@ impl<'m> Prepared<'m> {
                 Dynamic::Policies(Box::new(unified(Krylov::new(system, Scale::new(mdp, team)?)?, ranks)))
             }
             (Layout::Policies(layout), method) => {
-                let projected = Projected::<T, O>::in_team(device, mdp, *layout, Ranks::exchanges(ranks, device)?)?;
+                let mut projected = Projected::<T, O>::in_team(device, mdp, *layout, Ranks::exchanges(ranks, device)?)?;
+                if method == Method::Projected(Spmv::Cusparse) {
+                    projected = projected.with_cusparse(self.cusparse(device, ranks)?);
+                }
                 let backend = Box::new(unified(projected, ranks));
                 if method == Method::Modified { Dynamic::Modified(backend) } else { Dynamic::Policies(backend) }
             }

@@ -22,13 +22,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 use warpkov_common::parallel;
 
-use super::analysis::partition::{self, Proposal, by_parts};
-use super::analysis::reorder::Order;
-use super::model::whole::{Actions, Column, Entries, Fault, Lines, Rows, with_lines};
-use super::model::{CHUNK, Choices, Csr, Mdp, MdpParts, Part, Peer, Sends, Whole};
+use crate::analysis::partition::{self, Proposal, by_parts};
+use crate::analysis::reorder::Order;
+use crate::model::whole::{Actions, Column, Entries, Fault, Lines, Rows, with_lines};
+use crate::model::{CHUNK, Choices, Csr, Mdp, MdpParts, Part, Peer, Sends, Whole};
 use warpkov_runtime::comm::{Communicator, Error};
 
-/// The most states of a part: 32 bits number them, [`NO_ACTION`](super::model::NO_ACTION) is no number, and a part without
+/// The most states of a part: 32 bits number them, [`NO_ACTION`](crate::model::NO_ACTION) is no number, and a part without
 /// work has one state more.
 const MOST: u64 = u32::MAX as u64 - 1;
 
@@ -287,7 +287,7 @@ fn ghosts<C: Column>(columns: &[C], own: &Range<u64>, states: u64) -> Vec<u64> {
 ///
 /// # Errors
 /// That message, or the failure of a rank.
-pub(super) fn agreed<T>(result: Result<T, Fault>, comm: &dyn Communicator) -> Result<T, DivideError> {
+pub(crate) fn agreed<T>(result: Result<T, Fault>, comm: &dyn Communicator) -> Result<T, DivideError> {
     let message = result.as_ref().err().map(|fault| causes(&**fault)).unwrap_or_default();
     let first = comm.all_gather(message.as_bytes())?.into_iter().find(|message| !message.is_empty());
     match (first, result) {

@@ -6,6 +6,7 @@
 //!
 //! The kernels of a model are compiled in the crate of the model: `warpkov new NAME --model` writes one.
 
+pub mod many;
 mod sparse;
 
 use std::ops::{ControlFlow, Range};
@@ -18,15 +19,15 @@ pub use warpkov_kernels::mdp::{Events, Model, Table};
 
 use self::sparse::{Speed, Switch};
 pub use self::sparse::{reachable, sparse};
-use super::backend::{Attempt, Measure, Stop};
-use super::backends::code;
-use super::certificate::{Certificate, Extremes};
-use super::error::SolveError;
-use super::options::{Limits, Method, Precision, SolveOptions, Target};
-use super::solution::{Run, Solution, Status};
-use super::solve::certify::{Attempts, ended};
-use super::solve::loops::value_iteration;
-use super::solve::{Observer, Session};
+use crate::backend::{Attempt, Measure, Stop};
+use crate::backends::code;
+use crate::certificate::{Certificate, Extremes};
+use crate::error::SolveError;
+use crate::options::{Limits, Method, Precision, SolveOptions, Target};
+use crate::solution::{Run, Solution, Status};
+use crate::solve::certify::{Attempts, ended};
+use crate::solve::loops::value_iteration;
+use crate::solve::{Observer, Session};
 use warpkov_common::choice::choice;
 use warpkov_runtime::choose::{Decision, DeviceChoice};
 use warpkov_runtime::comm::{Communicator, Local};
@@ -86,7 +87,7 @@ impl Default for ModelOptions {
 pub struct ModelSolution {
     /// V, one entry per state; on ranks after the first, none.
     pub values: Vec<f64>,
-    /// π, one action per state, [`NO_ACTION`](super::model::NO_ACTION) for states without actions; on ranks after the
+    /// π, one action per state, [`NO_ACTION`](crate::model::NO_ACTION) for states without actions; on ranks after the
     /// first, none.
     pub policy: Vec<u32>,
     /// Record of the loop.
@@ -107,7 +108,7 @@ pub struct ModelSolution {
 
 impl ModelSolution {
     /// The solution of a sparse model.
-    pub(super) fn of_sparse(solved: Solution, elapsed: Duration) -> Self {
+    pub(crate) fn of_sparse(solved: Solution, elapsed: Duration) -> Self {
         let Solution { values, policy, run, certificate, method, device, notes, .. } = solved;
         let representation = Representation::Sparse;
         Self { values, policy, run, certificate, method, representation, device, notes, elapsed }
@@ -454,7 +455,7 @@ impl<M: Compiled> Solve<'_, M> {
             ..SolveOptions::default()
         };
         let session = Session { initial: start.into(), observe: Some(&mut *self.observe), ..Session::default() };
-        let solved = super::solve::Solve::new(&mdp, &options).session(session).run()?;
+        let solved = crate::solve::Solve::new(&mdp, &options).session(session).run()?;
         let mut solution = ModelSolution::of_sparse(solved, self.begun.elapsed());
         let mut run = earlier;
         run.append(std::mem::take(&mut solution.run));
@@ -465,7 +466,7 @@ impl<M: Compiled> Solve<'_, M> {
 }
 
 /// What a certificate needs.
-pub(super) fn extremes(measured: &Measured) -> Extremes {
+pub(crate) fn extremes(measured: &Measured) -> Extremes {
     let [least, greatest] = measured.change;
     Extremes {
         least,
@@ -478,7 +479,7 @@ pub(super) fn extremes(measured: &Measured) -> Extremes {
 }
 
 /// What is wrong with a state.
-pub(super) fn why_wrong<M: Outcomes>(model: &M, table: &Vec<f64>, state: u64) -> String {
+pub(crate) fn why_wrong<M: Outcomes>(model: &M, table: &Vec<f64>, state: u64) -> String {
     let states = model.states();
     for action in 0..model.actions(table, state) {
         let sums = Sums::of_action(model, table, (state, action), |_| 0.0, |x, y, z| x * y + z);

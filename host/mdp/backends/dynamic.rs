@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::backend::{
+use crate::backend::{
     Backups, Certify, Correct, Evaluate, Evaluation, GreedySweeps, InRound, Modify, Residual, State, Stop,
 };
-use super::error::SolveError;
-use super::team::Team;
+use crate::error::SolveError;
+use crate::team::Team;
 use warpkov_runtime::comm;
 
 /// A backend, by the operations that its method needs.

@@ -6,10 +6,10 @@
 //! error of V₀. V₀ + d becomes the next V₀. The method is Wilkinson's refinement of linear systems, applied to the
 //! Bellman equation.
 
-use super::backend::{Backups, Correct, GreedySweeps, State, Stop};
-use super::certificate::{advantages, greedy};
-use super::model::Mdp;
-use super::team::Team;
+use crate::backend::{Backups, Correct, GreedySweeps, State, Stop};
+use crate::certificate::{advantages, greedy};
+use crate::model::Mdp;
+use crate::team::Team;
 use warpkov_common::interrupt;
 use warpkov_runtime::comm;
 

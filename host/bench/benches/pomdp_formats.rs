@@ -1,4 +1,4 @@
-//! Read and write speed of the POMDP formats: `cargo bench --bench pomdp_formats [STATES]` (100000), on a generated
+//! Read and write speed of the POMDP formats: `cargo bench -p warpkov-bench --bench pomdp_formats [STATES]` (100000), on a generated
 //! model of six actions, five observations and up to six successors per state and action.
 //!
 //! Each line is the median of five runs.
@@ -10,11 +10,11 @@ use std::time::Instant;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use warpkov::mdp::model::{Choices, Csr, MdpParts};
-use warpkov::pomdp::belief::Belief;
-use warpkov::pomdp::io as formats;
-use warpkov::pomdp::io::Format;
-use warpkov::pomdp::model::{Names, Pomdp, PomdpParts};
+use warpkov_mdp::model::{Choices, Csr, MdpParts};
+use warpkov_pomdp::belief::Belief;
+use warpkov_pomdp::io as formats;
+use warpkov_pomdp::io::Format;
+use warpkov_pomdp::model::{Names, Pomdp, PomdpParts};
 
 const ACTIONS: u32 = 6;
 const OBSERVATIONS: u32 = 5;

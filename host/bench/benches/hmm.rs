@@ -7,11 +7,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde_json::json;
-use warpkov::hmm::backends::device::Limits;
-use warpkov::hmm::io;
-use warpkov::hmm::options::Precision;
-use warpkov::hmm::place::recursions;
-use warpkov::runtime::choose::Place;
+use warpkov_hmm::backends::device::Limits;
+use warpkov_hmm::io;
+use warpkov_hmm::options::Precision;
+use warpkov_hmm::place::recursions;
+use warpkov_runtime::choose::Place;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
