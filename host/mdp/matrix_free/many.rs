@@ -292,14 +292,20 @@ fn by_blocks<M: Blocks>(
             let (round, seconds) = (progress.run.rounds.len() as u32 + 1, begun.elapsed().as_secs_f64());
             progress.run.rounds.push(Round { round, sweeps, residual, changed: None, seconds });
             let (certificate, _) = extremes(&progress.measured).certified(model.gamma(), limits.target);
+            let spent = progress.run.sweeps() >= limits.max_sweeps.into();
             progress.run.status = match met {
                 true => Status::Solved,
                 false if stopped => Status::Interrupted,
-                false if progress.run.sweeps() >= limits.max_sweeps.into() => Status::SweepLimit,
+                false if spent => Status::SweepLimit,
                 // The launch ended for the time it took.
                 false => continue,
             };
-            progress.done = stopped || !progress.attempts.again(progress.run.status, &certificate);
+            let again = !stopped && progress.attempts.again(progress.run.status, &certificate);
+            if again && spent {
+                // Nothing is left for the next attempt.
+                progress.run.status = Status::SweepLimit;
+            }
+            progress.done = !again || spent;
         }
         if progress.iter().all(|progress| progress.done) {
             break;
