@@ -4,11 +4,16 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
+use warpkov::mdp::Solve;
+use warpkov::mdp::generate::{Garnet, SlipGrid};
+use warpkov::mdp::options::{Limits, Method, Precision, SolveOptions, Spmv, Target};
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::{lessons, library};
+use warpkov_runtime::choose::DeviceChoice;
 use warpkov_runtime::device::AnyDevice;
 use warpkov_runtime::gpu;
-use warpkov_runtime::gpu::{CudaError, Foreign, Gpu, MODULES};
+use warpkov_runtime::gpu::{CudaError, Foreign, Gpu, MODULES, Usage};
+use warpkov_runtime::sparse::Cusparse;
 
 use crate::check::same;
 use crate::{Outcome, Suite};
@@ -22,19 +27,95 @@ pub fn add(suite: &mut Suite) {
     suite.add("memory_of_other_libraries", |device, _| foreign(opened(device)?));
     let device = suite.device.clone();
     suite.add(NEW, move |any, _| new_kernels(opened(any)?, &device));
+    let device = suite.device.clone();
+    suite.add(USED, move |_, _| used(&device));
+    suite.add("cusparse::f32", |device, _| cusparse(opened(device)?, Precision::F32));
+    suite.add("cusparse::f64", |device, _| cusparse(opened(device)?, Precision::F64));
 }
 
 fn opened(device: &AnyDevice) -> Result<&Gpu, Failed> {
     device.gpu().ok_or_else(|| "not a GPU".into())
 }
 
-/// The name of a case that runs itself in a child process.
+/// The names of cases that run themselves in a child process.
 const NEW: &str = "new_kernels";
+const USED: &str = "used_gpus";
+
+/// The variable of a child process.
+const ALONE: &str = "WARPKOV_TEST_ALONE";
+
+/// Runs a case in a process of its own, with these variables.
+fn alone(device: &str, case: &str, variables: &[(&str, &str)]) -> Outcome {
+    let case = format!("{device}::{case}");
+    let mut again = Command::new(std::env::current_exe()?);
+    let output = again.args([&case, "--exact"]).env(ALONE, "1").envs(variables.iter().copied()).output()?;
+    match output.status.success() && String::from_utf8_lossy(&output.stdout).contains("1 passed") {
+        true => Ok(()),
+        false => Err(format!("{variables:?}: {}", String::from_utf8_lossy(&output.stdout)).into()),
+    }
+}
+
+/// Launches, memory and energy are measured, in a process that has opened no GPU before.
+fn used(device: &str) -> Outcome {
+    if std::env::var_os(ALONE).is_none() {
+        return alone(device, USED, &[]);
+    }
+    Usage::measure();
+    let ordinal = device.trim_start_matches("cuda:").parse()?;
+    let gpu = gpu::open(ordinal)?;
+    let n = 1 << 20;
+    let (x, y) = (gpu.zeros::<f64>(n)?, gpu.zeros::<f64>(n)?);
+    let mut z = gpu.zeros::<f64>(n)?;
+    let mut add = || lessons::vector_add(&gpu, Shape::cover(n as u64, 256), n as u32, &x, &y, &mut z);
+    (0..3).try_for_each(|_| add())?;
+    if gpu.capture(add)?.is_some() {
+        return Err("a graph was captured while launches are measured".into());
+    }
+    drop((x, y, z, gpu));
+    let usage = Usage::so_far();
+    let [kernel] = &usage.kernels[..] else { return Err(format!("{usage:?}").into()) };
+    // 24 MB take a microsecond at 24 TB/s.
+    let plausible = kernel.time > Duration::from_micros(3) && kernel.time < Duration::from_secs(1);
+    let joules = usage.joules.is_none_or(|joules| (0.0..1e4).contains(&joules));
+    match (kernel.entry, kernel.launches) {
+        ("vector_add_f64", 3) if plausible && joules && usage.peak_bytes >= 24 << 20 => Ok(()),
+        _ => Err(format!("{usage:?}").into()),
+    }
+}
+
+/// Policy iteration with cuSPARSE's products ends with the policy and the values of our own.
+fn cusparse(gpu: &Gpu, precision: Precision) -> Outcome {
+    if !Cusparse::is_available() {
+        return Ok(());
+    }
+    let garnet = Garnet { states: 700, actions: 3, branching: 9, terminals: 0.05, ..Garnet::default() };
+    let grid = SlipGrid { width: 60, height: 40, walls: 0.2, ..SlipGrid::default() };
+    for mdp in [garnet.generate()?, grid.generate()?] {
+        let solved = |spmv| {
+            let (device, target) = (DeviceChoice::Cuda(gpu.ordinal()), Target::Theta(1e-5));
+            let options =
+                SolveOptions { method: Some(Method::Projected(spmv)), precision, device, ..SolveOptions::default() };
+            let limits = Limits { target, ..options.limits };
+            Solve::new(&mdp, &SolveOptions { limits, ..options }).run()
+        };
+        let (own, other) = (solved(Spmv::Own)?, solved(Spmv::Cusparse)?);
+        // In f32, rounding may decide between actions that are worth the same.
+        if precision == Precision::F64 && own.policy != other.policy {
+            return Err("the policies differ".into());
+        }
+        // Both are within θ γ/(1 − γ) of V^π, and rounding.
+        let scale = own.values.iter().fold(1.0_f64, |most, value| most.max(value.abs()));
+        let bound = 2e-5 / (1.0 - mdp.gamma()) + 1e-5 * scale;
+        let far = own.values.iter().zip(&other.values).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max);
+        if far > bound {
+            return Err(format!("values differ by {far}, expected at most {bound}").into());
+        }
+    }
+    Ok(())
+}
 
 /// Captures the first launch of a kernel, as machine code and as PTX, in a child process that has loaded no kernel.
 fn new_kernels(gpu: &Gpu, device: &str) -> Outcome {
-    const ALONE: &str = "WARPKOV_TEST_ALONE";
-
     if std::env::var_os(ALONE).is_some() {
         return captured(gpu);
     }
@@ -42,12 +123,7 @@ fn new_kernels(gpu: &Gpu, device: &str) -> Outcome {
         .iter()
         .any(|info| device == format!("cuda:{}", info.ordinal) && info.machine_code.is_some());
     for code in ["ptx", "machine"].into_iter().take(1 + usize::from(machine)) {
-        let case = format!("{device}::{NEW}");
-        let mut again = Command::new(std::env::current_exe()?);
-        let output = again.args([&case, "--exact"]).env(ALONE, "1").env("WARPKOV_CODE", code).output()?;
-        if !output.status.success() || !String::from_utf8_lossy(&output.stdout).contains("1 passed") {
-            return Err(format!("{code}: {}", String::from_utf8_lossy(&output.stdout)).into());
-        }
+        alone(device, NEW, &[("WARPKOV_CODE", code)])?;
     }
     Ok(())
 }
