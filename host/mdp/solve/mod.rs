@@ -6,7 +6,6 @@
 //! | [`certify`] | runs of a loop with ever tighter stopping rules, until a certificate proves V |
 //! | [`session`] | where a solve starts, who observes it, and where its checkpoints go |
 //! | [`place`] | device, method and precision, requested or chosen |
-//! | [`prepared`] | the model in the layout of its method on a device |
 //! | `ranks` | solves on several ranks |
 //! | `auto` | the order of the states and the method, where they are open |
 //!
@@ -17,7 +16,6 @@ mod auto;
 pub mod certify;
 pub mod loops;
 pub mod place;
-pub mod prepared;
 mod ranks;
 pub mod session;
 

@@ -8,15 +8,15 @@ use warpkov_runtime::device::AnyDevice;
 
 use crate::auto::Features;
 use crate::backends::cpu;
+use crate::backends::device::{Layout, Policies, Ranks, SweepLayout, within};
 use crate::backends::dynamic::Dynamic;
 use crate::backends::krylov::{Krylov, Scale};
 use crate::backends::refine::Refined;
-use crate::baselines::Sequential;
+use crate::baselines::{Baseline, Sequential};
 use crate::error::SolveError;
 use crate::model::Mdp;
 use crate::options::{Method, Places, Precision, SolveOptions, Storage};
 use crate::solution::Phases;
-use crate::solve::prepared::Prepared;
 use crate::team::Team;
 use warpkov_runtime::choose::{Decision, DeviceChoice};
 use warpkov_runtime::gpu;
@@ -29,7 +29,7 @@ pub struct Placement<'m> {
     team: Team<'m>,
     options: SolveOptions,
     /// The device with the model in its layout; `None` for the CPU.
-    on_device: Option<(AnyDevice, Prepared<'m>)>,
+    on_device: Option<(AnyDevice, Box<dyn Layout<'m> + 'm>)>,
     /// Method, requested or chosen.
     pub method: Method,
     /// Precision, requested or chosen.
@@ -92,8 +92,8 @@ impl<'m> Placement<'m> {
         place.device = match &place.on_device {
             None if matches!(method, Method::Serial | Method::Sequential) => cores::text(1),
             None => cores::all(),
-            Some((device, prepared)) => {
-                place.notes.extend(prepared.note());
+            Some((device, layout)) => {
+                place.notes.extend(layout.note());
                 device.name()
             }
         };
@@ -113,7 +113,10 @@ impl<'m> Placement<'m> {
                 Precision::Refined if *method == Method::Values => refined_on_cpu(mdp, team, options)?,
                 Precision::F64 | Precision::Mixed | Precision::Refined => on_cpu::<f64>(mdp, team, *method, options)?,
             },
-            Some((device, prepared)) => prepared.open(device, team, *precision)?,
+            Some((device, layout)) => {
+                let options = SolveOptions { precision: *precision, ..*options };
+                layout.open(device, team, Ranks::new(device, team)?.as_ref(), &options)?
+            }
         };
         let setup = self.begun.elapsed();
         Ok((backend, setup, setup.saturating_sub(self.choice_time)))
@@ -122,7 +125,7 @@ impl<'m> Placement<'m> {
     /// The precision of the method on this device for the requested precision.
     fn supported(&self) -> Precision {
         // Streamed models have one precision. The CPU supports refinement but not mixed precision.
-        let refines = self.on_device.as_ref().is_none_or(|(_, prepared)| prepared.is_whole());
+        let refines = self.on_device.as_ref().is_none_or(|(_, layout)| layout.is_whole());
         let mixes = refines && self.on_device.is_some();
         match (self.method.precision(self.precision), self.method) {
             (Precision::Mixed, Method::Values) if mixes => Precision::Mixed,
@@ -160,9 +163,9 @@ impl<'m> Placement<'m> {
             Decision::Emulated => {
                 let free = options.device_memory.unwrap_or(u64::MAX);
                 let begun = Instant::now();
-                let prepared = Prepared::new(mdp, options)?.within(free, free, options)?;
+                let layout = within(prepare(mdp, options)?, free, free, options)?;
                 self.phases.prepare = begun.elapsed();
-                self.on_device = Some((emulator().into(), prepared));
+                self.on_device = Some((emulator().into(), layout));
             }
         }
         Ok(())
@@ -175,32 +178,53 @@ impl<'m> Placement<'m> {
         Gpu::driver_version()?;
         let (mdp, options, precision) = (self.mdp, &self.options, self.precision);
         let begun = Instant::now();
-        let (gpu, start, prepared, prepare) = thread::scope(|scope| {
-            let prepared = scope.spawn(|| (Prepared::new(mdp, options), begun.elapsed()));
+        let (gpu, start, layout, prepared) = thread::scope(|scope| {
+            let layout = scope.spawn(|| (prepare(mdp, options), begun.elapsed()));
             let (gpu, start) = (gpu::open(ordinal), begun.elapsed());
-            let (prepared, prepare) = prepared.join().unwrap_or_else(|panic| resume_unwind(panic));
-            (gpu, start, prepared, prepare)
+            let (layout, prepared) = layout.join().unwrap_or_else(|panic| resume_unwind(panic));
+            (gpu, start, layout, prepared)
         });
-        let (gpu, mut prepared) = (gpu?, prepared?);
+        let (gpu, mut layout) = (gpu?, layout?);
         let (free, total) = gpu.memory()?;
         let free = free.min(options.device_memory.unwrap_or(u64::MAX));
         // All ranks have the same precision.
         let alone = self.team.part().is_none();
-        if alone && precision == Precision::Mixed && options.method.is_none() && prepared.bytes(precision) > free {
+        if alone && precision == Precision::Mixed && options.method.is_none() && layout.bytes(precision) > free {
             // A model too large in f64 may fit in f32.
             let precision = Precision::Refined;
-            let refined = Prepared::new(mdp, &SolveOptions { precision, storage: None, ..*options })?;
+            let refined = prepare(mdp, &SolveOptions { precision, storage: None, ..*options })?;
             if refined.bytes(precision) <= free {
-                (prepared, self.precision) = (refined, precision);
+                (layout, self.precision) = (refined, precision);
                 let note = "auto chose precision refined: GPU memory holds the model in f32 but not in f64";
                 self.notes.push(note.to_owned());
             }
         }
         let options = SolveOptions { precision: self.precision, ..*options };
-        self.on_device = Some((gpu.into(), prepared.within(free, total, &options)?));
-        self.phases = Phases { start, prepare, ..Phases::default() };
+        self.on_device = Some((gpu.into(), within(layout, free, total, &options)?));
+        self.phases = Phases { start, prepare: prepared, ..Phases::default() };
         Ok(())
     }
+}
+
+/// Lays the model out for the requested method, or for value iteration, on a device.
+fn prepare<'m>(mdp: &'m Mdp, options: &SolveOptions) -> Result<Box<dyn Layout<'m> + 'm>, SolveError> {
+    Ok(match options.method.unwrap_or(Method::Values) {
+        Method::Values => {
+            let layout = match (options.precision, options.storage) {
+                (Precision::Refined, None) => Some(SweepLayout::with_rewards(mdp)),
+                (Precision::Refined, Some(storage @ (Storage::Narrow | Storage::Patterns))) => {
+                    return Err(SolveError::Shared(storage));
+                }
+                (_, storage) => SweepLayout::new(mdp, storage),
+            };
+            let layout = layout.ok_or_else(|| SolveError::Storage(options.storage.unwrap_or(Storage::Rows)))?;
+            Box::new(if options.skip { layout } else { layout.without_skipping() })
+        }
+        Method::Plain => Box::new(Baseline::plain(mdp)),
+        Method::ResultDivided => Box::new(Baseline::results(mdp)),
+        Method::BlockDivided(blocks) => Box::new(Baseline::blocks(mdp, blocks)?),
+        method => Box::new(Policies::new(mdp, method)),
+    })
 }
 
 fn on_cpu<'m, T: Precise>(

@@ -108,6 +108,11 @@ impl<'m> SweepLayout<'m> {
         self.footprint::<u32>().longest > u32::MAX as usize - 1024
     }
 
+    /// The model, unless the device generates it.
+    pub(super) fn mdp(&self) -> Option<&'m Mdp> {
+        if let Source::Host(mdp) = self.source { Some(mdp) } else { None }
+    }
+
     fn footprint<O: Offset>(&self) -> Footprint {
         match &self.layout {
             AnyLayout::Rows(mdp) => rows::footprint::<O>(mdp),

@@ -8,6 +8,7 @@
 //! | `values`, `mixed`, `streamed` | value iteration: resident, in two precisions, larger than the device's memory |
 //! | `ghosts` | the exchange of ghosts between the devices of several ranks |
 //! | `resident`, `projected` | policy iteration: the shared part, the projected method |
+//! | `prepare` | the layouts of all methods: their memory, and the backends built from them |
 //! | `krylov` | the linear systems of Krylov policy iteration |
 
 mod ghosts;
@@ -15,6 +16,7 @@ mod krylov;
 mod layout;
 pub(crate) mod layouts;
 mod mixed;
+mod prepare;
 mod projected;
 pub(crate) mod resident;
 mod streamed;
@@ -26,6 +28,8 @@ pub use ghosts::{Exchanges, Ghosts, Ranks};
 pub use krylov::System;
 pub use layout::SweepLayout;
 pub use mixed::Mixed;
+pub(crate) use prepare::by_types;
+pub use prepare::{Layout, Policies, within};
 pub use projected::{PolicyLayout, Projected};
 pub use streamed::{Streamed, Streaming};
 pub use values::ValueIteration;

@@ -47,6 +47,8 @@ pub struct Streaming<'m> {
     tile: u32,
     part_bytes: u64,
     room: u64,
+    /// Why the model is streamed.
+    pub(super) why: String,
 }
 
 /// Neighbouring tiles that are copied together.
@@ -71,7 +73,7 @@ impl<'m> Streaming<'m> {
             AnyLayout::Narrow(slices, palettes) => (slices, Some(palettes)),
             AnyLayout::Rows(_) | AnyLayout::Patterns(_) => return None,
         };
-        Some(Self { slices, palettes, reward, tiles, tile, part_bytes, room })
+        Some(Self { slices, palettes, reward, tiles, tile, part_bytes, room, why: "the model is streamed,".to_owned() })
     }
 
     /// The same for `free` bytes of device memory, with V in T; `None` if V and two parts do not fit.
