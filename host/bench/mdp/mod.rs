@@ -17,6 +17,7 @@ use warpkov_mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Sto
 use warpkov_mdp::solution::Run;
 use warpkov_mdp::solve::loops::run;
 use warpkov_runtime::choose::DeviceChoice;
+use warpkov_runtime::gpu::energy;
 
 /// Options of a benchmark.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +36,8 @@ pub struct BenchOptions {
     pub device_memory: Option<u64>,
     /// Number of timed runs per model and method.
     pub runs: usize,
+    /// Whether the energy of GPUs is measured, in more runs that take about three seconds.
+    pub energy: bool,
 }
 
 impl BenchOptions {
@@ -67,6 +70,8 @@ struct Repeat {
     warm_up: bool,
     /// Sweeps per sweep timing; 0 disables it.
     timed_sweeps: u32,
+    /// The GPU whose energy is measured.
+    energy_of: Option<u32>,
 }
 
 /// Result of [`Repeat::measure`].
@@ -78,14 +83,24 @@ struct Repeated {
     /// Times of `timed_sweeps` sweeps; empty if disabled.
     sweep_times: Vec<Duration>,
     sweep_bytes: u64,
+    /// Energy of the whole GPU during a run, in joules.
+    joules: Option<f64>,
 }
+
+/// Time before the energy is measured, so that clocks and the counter follow, and the time in which it is.
+const ENERGY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 
 impl Repeat {
     /// Runs to θ, without sweep timing.
     fn new(gamma: f64, solve: &SolveOptions, options: &BenchOptions) -> Self {
         let warm_up = solve.device != DeviceChoice::Cpu && solve.method.is_some_and(|method| method.places().gpu);
         let (theta, runs) = (options.theta, options.runs.max(1));
-        Self { limits: solve.limits, gamma, theta, stop: Stop::Change(theta), runs, warm_up, timed_sweeps: 0 }
+        let energy_of = match solve.device {
+            DeviceChoice::Cuda(ordinal) if options.energy => Some(ordinal),
+            _ => None,
+        };
+        let (limits, stop) = (solve.limits, Stop::Change(theta));
+        Self { limits, gamma, theta, stop, runs, warm_up, timed_sweeps: 0, energy_of }
     }
 
     /// Runs `sweeps` sweeps; the bound 0 is never met, so none returns early.
@@ -120,6 +135,21 @@ impl Repeat {
             run = once()?;
             times.push(run.elapsed);
         }
+        let mut joules = None;
+        if let Some(ordinal) = self.energy_of {
+            let mut repeated = |time: Duration| -> Result<u32, SolveError> {
+                let (begun, mut runs) = (Instant::now(), 0);
+                while begun.elapsed() < time {
+                    once()?;
+                    runs += 1;
+                }
+                Ok(runs)
+            };
+            repeated(ENERGY[0])?;
+            let before = energy(ordinal);
+            let runs = repeated(ENERGY[1])?;
+            joules = energy(ordinal).zip(before).map(|(after, before)| (after - before) / f64::from(runs));
+        }
         let values = backend.state().values()?;
         // The difference of two lengths cancels the fixed costs of an evaluation.
         let mut timed = |sweeps| {
@@ -133,7 +163,7 @@ impl Repeat {
                 sweep_times.push(long.saturating_sub(short));
             }
         }
-        Ok(Repeated { run, values, times, sweep_times, sweep_bytes: backend.state().sweep_bytes()? })
+        Ok(Repeated { run, values, times, sweep_times, sweep_bytes: backend.state().sweep_bytes()?, joules })
     }
 }
 

@@ -110,6 +110,8 @@ pub struct Measured {
     pub sweep_us: Option<f64>,
     /// Minimum memory traffic of a sweep in bytes: each input read once, each output written once.
     pub sweep_bytes: u64,
+    /// Energy of the whole GPU per 10⁹ backups of a state, in joules; `None` unless it was measured.
+    pub joules: Option<f64>,
     /// Certificate of V of the last run.
     pub certificate: Certificate,
 }
@@ -134,7 +136,8 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
     let repeat = Repeat { timed_sweeps, stop, ..Repeat::new(mdp.gamma(), &solve, options) };
     let place = Placement::choose(mdp, &solve)?;
     let (backend, setup, _) = place.open()?;
-    let Repeated { run, mut values, mut times, mut sweep_times, sweep_bytes } = repeat.measure(backend)?;
+    let Repeated { run, mut values, mut times, mut sweep_times, sweep_bytes, joules } = repeat.measure(backend)?;
+    let backups = run.sweeps() as f64 * f64::from(mdp.states());
     let median = |times: &mut Vec<Duration>| {
         times.sort_unstable();
         times[times.len() / 2]
@@ -152,6 +155,7 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
         setup_ms: milliseconds(setup),
         sweep_us: (timed_sweeps > 0).then(|| 1e3 * milliseconds(median(&mut sweep_times)) / f64::from(timed_sweeps)),
         sweep_bytes,
+        joules: joules.map(|joules| 1e9 * joules / backups),
         certificate: match target {
             Target::Epsilon(_) => certify_centred(mdp, &mut values),
             Target::Theta(_) => certify(mdp, &values),

@@ -84,7 +84,7 @@ mod nccl;
 
 pub use device::{
     Background, Communicator, Cusparse, DeviceInfo, Event, Foreign, Gpu, GpuBuffer, Graph, KernelUsage, Pinned,
-    Reducible, Reduction, Request, SharedBuffer, SparseMatrix, SparseNumber, Usage,
+    Reducible, Reduction, Request, SharedBuffer, SparseMatrix, SparseNumber, Usage, energy,
 };
 pub use error::{CudaError, size};
 pub use module::{Baseline, Entry, Modules};

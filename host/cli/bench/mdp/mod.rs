@@ -66,6 +66,9 @@ pub struct Arguments {
     /// Runs per line [default: 5, with median times; 12 in table-6.1, with mean times without the best and the worst].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
     runs: Option<u32>,
+    /// Also measure the energy of the GPU by NVML, in joules per 10⁹ backups of a state: three seconds more for each line of slip-grids.
+    #[arg(long)]
+    energy: bool,
     /// Print JSON: one array, or one object with an array per table.
     #[arg(long)]
     json: bool,
@@ -123,8 +126,8 @@ impl Arguments {
 
     /// Options of the measurement of one line.
     fn options(&self, device: DeviceChoice, precision: Precision, theta: f64, runs: usize) -> BenchOptions {
-        let Self { storage, no_skip, device_memory, .. } = *self;
-        BenchOptions { device, precision, theta, storage, skip: !no_skip, device_memory, runs }
+        let Self { storage, no_skip, device_memory, energy, .. } = *self;
+        BenchOptions { device, precision, theta, storage, skip: !no_skip, device_memory, runs, energy }
     }
 
     /// The device of a suite for one.

@@ -26,6 +26,7 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
     let methods = or_default(&arguments.method, methods);
     let precisions = or_default(&arguments.precision, &[Precision::F32]);
     let steps = Steps::new(cases.len() * methods.len() * precisions.len(), arguments.json);
+    let width = methods.iter().map(|method| method.label().len()).max().unwrap_or(0).max(9);
     let mut all = Vec::new();
     for case in &cases {
         steps.say(format!("generating {}", case.name));
@@ -42,9 +43,9 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
                 steps.next();
                 if !arguments.json {
                     if all.is_empty() {
-                        write_header(&mut out, theta, runs)?;
+                        write_header(&mut out, width, theta, runs, arguments.energy)?;
                     }
-                    write_line(&mut out, &measured)?;
+                    write_line(&mut out, width, &measured)?;
                     out.flush()?;
                 }
                 all.push(measured);
@@ -61,11 +62,11 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
     Ok(Outcome::Success)
 }
 
-fn write_header(out: &mut impl Write, theta: f64, runs: usize) -> std::io::Result<()> {
+fn write_header(out: &mut impl Write, width: usize, theta: f64, runs: usize, energy: bool) -> std::io::Result<()> {
     writeln!(out, "θ = {theta:e}, median of {runs} runs; `source` is the time in Aydin (2025), and its device\n",)?;
     writeln!(
         out,
-        "{:<4} {:<5} {:<9} {:<4} {:>8} {:>7} {:>10} {:>9} {:>8} {:>9} {:>22} {:>8}",
+        "{:<4} {:<5} {:<width$} {:<4} {:>8} {:>7} {:>10} {:>9} {:>8} {:>9} {:>22} {:>8}{}",
         "grid",
         "side",
         "method",
@@ -77,19 +78,30 @@ fn write_header(out: &mut impl Write, theta: f64, runs: usize) -> std::io::Resul
         "GB/s",
         "certified",
         "source ms",
-        "ratio"
+        "ratio",
+        if energy { "    J/10⁹" } else { "" }
     )
 }
 
-fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> {
+fn write_line(out: &mut impl Write, width: usize, measured: &Measured) -> std::io::Result<()> {
     let Measured {
-        case, method, precision, policies, sweeps, milliseconds, sweep_us, sweep_bytes, certificate, ..
+        case,
+        method,
+        precision,
+        policies,
+        sweeps,
+        milliseconds,
+        sweep_us,
+        sweep_bytes,
+        joules,
+        certificate,
+        ..
     } = measured;
     let source = case.source_ms(*method);
     let of_sweep = |text: &dyn Fn(f64) -> String| sweep_us.map_or_else(String::new, text);
     writeln!(
         out,
-        "{:<4} {:<5} {:<9} {:<4} {:>8} {:>7} {:>10.2} {:>9} {:>8} {:>9} {:>22} {:>8}",
+        "{:<4} {:<5} {:<width$} {:<4} {:>8} {:>7} {:>10.2} {:>9} {:>8} {:>9} {:>22} {:>8}{}",
         case.name,
         case.side,
         method.label(),
@@ -102,5 +114,6 @@ fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> 
         certificate.bound_text().unwrap_or_else(|| "none".to_owned()),
         source.map_or_else(String::new, |(time, device)| format!("{time:.0} ({device})")),
         source.map_or_else(String::new, |(time, _)| factor(time / milliseconds)),
+        joules.map_or_else(String::new, |joules| format!(" {joules:>8.2}")),
     )
 }

@@ -44,7 +44,7 @@ pub use cusparse::{Cusparse, SparseMatrix, SparseNumber};
 pub use foreign::{Foreign, SharedBuffer};
 pub use graph::{Event, Graph};
 pub use info::DeviceInfo;
-pub use usage::{KernelUsage, Usage};
+pub use usage::{KernelUsage, Usage, energy};
 
 use buffer::Memory;
 use communicator::Shared;

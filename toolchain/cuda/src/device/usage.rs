@@ -11,6 +11,7 @@ use std::time::Duration;
 use cust::event::{Event, EventFlags};
 use cust::stream::Stream;
 
+use super::info;
 use crate::driver::Handle;
 use crate::error::{CudaError, from_cust};
 use crate::library::{Search, functions};
@@ -105,11 +106,25 @@ impl Usage {
         };
         let mut kernels: Vec<_> = found.kernels.iter().map(entry).collect();
         kernels.sort_by_key(|kernel| Reverse(kernel.time));
-        let used = |(pci, before): (&String, &Option<u64>)| Some((energy(pci)?.checked_sub((*before)?)?) as f64 * 1e-3);
+        let used =
+            |(pci, before): (&String, &Option<u64>)| Some(millijoules(pci)?.checked_sub((*before)?)? as f64 * 1e-3);
         let joules = found.energy.iter().map(used).sum::<Option<f64>>().filter(|_| !found.energy.is_empty());
         let driver = nvml().and_then(Nvml::driver);
         Self { kernels, peak_bytes: BYTES[1].load(Ordering::Relaxed), joules, driver }
     }
+}
+
+/// The energy in joules that GPU `ordinal` has taken since its driver was loaded, by NVML, which looks some ten times a second; `None`
+/// if it cannot tell.
+///
+/// ```
+/// // Without a driver, nobody can.
+/// println!("{:?} J", warpkov_cuda::energy(0));
+/// ```
+#[must_use]
+pub fn energy(ordinal: u32) -> Option<f64> {
+    let pci = info::cuda_device(ordinal).and_then(info::pci).ok()?;
+    millijoules(&pci).map(|millijoules| millijoules as f64 * 1e-3)
 }
 
 /// Whether launches are measured.
@@ -119,7 +134,7 @@ pub(super) fn is_measured() -> bool {
 
 /// Notes that the GPU at this address has been opened.
 pub(super) fn opened(pci: String) {
-    found().energy.entry(pci).or_insert_with_key(|pci| energy(pci));
+    found().energy.entry(pci).or_insert_with_key(|pci| millijoules(pci));
 }
 
 /// Notes that a buffer has taken `bytes`.
@@ -210,7 +225,7 @@ impl Nvml {
 }
 
 /// Millijoules of the GPU at this address since its driver was loaded.
-fn energy(pci: &str) -> Option<u64> {
+fn millijoules(pci: &str) -> Option<u64> {
     let (nvml, address) = (nvml()?, CString::new(pci).ok()?);
     let (mut device, mut millijoules) = (std::ptr::null_mut(), 0);
     // SAFETY: the address is NUL-terminated; the function writes one handle.
