@@ -125,7 +125,7 @@ impl Gpu {
         let (context, program) = PrimaryContext::open(ordinal, modules)?;
         context.enter()?;
         let limits = Limits::of(context.device)?;
-        // Nothing uses the legacy default stream. NCCL's threads may, and must not wait for captured work.
+        // cust makes streams that wait for the legacy default stream, which nothing here uses.
         let stream = || Stream::new(StreamFlags::NON_BLOCKING, None).map_err(from_cust("cuStreamCreate"));
         let (stream, copy_stream) = (stream()?, stream()?);
         let priorities = CurrentContext::get_stream_priority_range();
