@@ -8,14 +8,26 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Data", &["lengths", "columns", "id", "header", "separator", "missing", "on-error"]),
     (
         "Device",
-        &["device", "device-memory", "precision", "storage", "scan", "ranks", "rank", "master", "timeout", "trace"],
+        &[
+            "device",
+            "device-memory",
+            "precision",
+            "storage",
+            "scan",
+            "ranks",
+            "rank",
+            "master",
+            "timeout",
+            "trace",
+            "usage",
+        ],
     ),
     ("Checkpoints", &["checkpoint", "checkpoint-every", "resume", "auto-resume"]),
     ("Output", &["out", "to", "states", "paths", "json", "plot", "quiet"]),
 ];
 
 /// Options that few people need: those for clusters, for layouts and for experiments.
-const RARE: [&str; 29] = [
+const RARE: [&str; 30] = [
     "all-steps",
     "auto-resume",
     "backups",
@@ -40,10 +52,11 @@ const RARE: [&str; 29] = [
     "storage",
     "terminal-values",
     "tie",
-    "to",
     "timeout",
+    "to",
     "trace",
     "trials",
+    "usage",
     "vectors",
 ];
 

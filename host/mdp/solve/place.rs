@@ -8,7 +8,7 @@ use warpkov_runtime::device::AnyDevice;
 
 use crate::auto::Features;
 use crate::backends::cpu;
-use crate::backends::device::{Layout, Policies, Ranks, SweepLayout, within};
+use crate::backends::device::{Layout, PolicyIteration, Ranks, SweepLayout, within};
 use crate::backends::dynamic::Dynamic;
 use crate::backends::krylov::{Krylov, Scale};
 use crate::backends::refine::Refined;
@@ -223,7 +223,7 @@ fn prepare<'m>(mdp: &'m Mdp, options: &SolveOptions) -> Result<Box<dyn Layout<'m
         Method::Plain => Box::new(Baseline::plain(mdp)),
         Method::ResultDivided => Box::new(Baseline::results(mdp)),
         Method::BlockDivided(blocks) => Box::new(Baseline::blocks(mdp, blocks)?),
-        method => Box::new(Policies::new(mdp, method)),
+        method => Box::new(PolicyIteration::new(mdp, method)),
     })
 }
 

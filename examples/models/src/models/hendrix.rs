@@ -92,7 +92,8 @@ impl Events for Hendrix {
             let mut left = 1.0 - below(&b, y);
             for z in 0..=most {
                 let exactly: f64 = (0..=z).map(|own| a.pmf(own) * extra[(z - own) as usize]).sum();
-                table.extend([of_b[y as usize], a.pmf(z), 1.0 - below(&a, z), exactly, left]);
+                // Differences of probabilities near 0 may be rounded below it.
+                table.extend([of_b[y as usize], a.pmf(z), (1.0 - below(&a, z)).max(0.0), exactly, left.max(0.0)]);
                 left -= exactly;
             }
         }

@@ -104,7 +104,9 @@ impl Events for Pallets {
         use statrs::distribution::{Discrete, DiscreteCDF, Poisson};
         let Ok(demand) = Poisson::new(self.mean) else { return Vec::new() };
         let last = u64::from(self.most_demanded);
-        let of = |lots: u64| if lots < last { demand.pmf(lots) } else { 1.0 - demand.cdf(last) + demand.pmf(last) };
+        let of = |lots: u64| {
+            if lots < last { demand.pmf(lots) } else { (1.0 - demand.cdf(last)).max(0.0) + demand.pmf(last) }
+        };
         (0..=last).flat_map(|first| (0..=last).map(move |second| of(first) * of(second))).collect()
     }
 

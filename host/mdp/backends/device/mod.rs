@@ -29,7 +29,7 @@ pub use krylov::System;
 pub use layout::SweepLayout;
 pub use mixed::Mixed;
 pub(crate) use prepare::by_types;
-pub use prepare::{Layout, Policies, within};
+pub use prepare::{Layout, PolicyIteration, within};
 pub use projected::{PolicyLayout, Projected};
 pub use streamed::{Streamed, Streaming};
 pub use values::ValueIteration;

@@ -238,13 +238,13 @@ impl<'m> Layout<'m> for Streaming<'m> {
 }
 
 /// A model for policy iteration by sweeps over P^π, or by its linear system.
-pub struct Policies<'m> {
+pub struct PolicyIteration<'m> {
     mdp: &'m Mdp,
     method: Method,
     layout: PolicyLayout,
 }
 
-impl<'m> Policies<'m> {
+impl<'m> PolicyIteration<'m> {
     /// The layout for this method.
     #[must_use]
     pub fn new(mdp: &'m Mdp, method: Method) -> Self {
@@ -297,14 +297,14 @@ impl<'m> Policies<'m> {
     }
 }
 
-impl<'m> Layout<'m> for Policies<'m> {
+impl<'m> Layout<'m> for PolicyIteration<'m> {
     fn note(&self) -> Option<String> {
         let by_cusparse = self.method == Method::Projected(Spmv::Cusparse);
         by_cusparse.then(|| "products with P^π are those of NVIDIA's cuSPARSE".to_owned())
     }
 
     fn bytes(&self, precision: Precision) -> u64 {
-        fn bytes<T: Precise, O: Offset>(policies: &Policies) -> u64 {
+        fn bytes<T: Precise, O: Offset>(policies: &PolicyIteration) -> u64 {
             match policies.method {
                 Method::Krylov => System::<O>::bytes(policies.mdp, policies.layout),
                 _ => Projected::<T, O>::bytes(policies.mdp, policies.layout),
@@ -324,7 +324,7 @@ impl<'m> Layout<'m> for Policies<'m> {
         'm: 'd,
     {
         fn backend<'d, T: Precise, O: Offset>(
-            policies: &'d Policies,
+            policies: &'d PolicyIteration,
             device: &'d AnyDevice,
             team: &Team<'d>,
             ranks: Option<&Ranks<'d>>,

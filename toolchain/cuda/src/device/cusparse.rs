@@ -348,10 +348,11 @@ impl<T: SparseNumber> SparseMatrix<'_, T> {
         library.check("cusparseSetStream", unsafe { (functions.set_stream)(*handle, core.stream()) })?;
         let (x, y) = (self.cusparse.vector::<T>(columns, address(x))?, self.cusparse.vector::<T>(rows, address(y))?);
         let scratch = self.scratch.as_ref().map_or(ptr::null_mut(), address);
+        let one = T::ONE;
         // SAFETY: cusparseSpMV reads α and β from the host before it returns. The vectors have the sizes of the matrix, which has valid
         // indices by the promise of its maker, and their memory is freed in the order of the stream.
         let code = unsafe {
-            let [alpha, one] = [&alpha, &T::ONE].map(|number| ptr::from_ref(number).cast());
+            let [alpha, one] = [&alpha, &one].map(|number| ptr::from_ref(number).cast());
             (functions.multiply)(
                 *handle,
                 DEFAULT,
