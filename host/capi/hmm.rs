@@ -21,12 +21,8 @@ use crate::border::{
     Ending, Out, c_text, elements, entry, fill, format, free, invalid, look, path, shared, view, wk_status,
 };
 use crate::mdp::check_size;
-use crate::options::wk_options;
+use crate::options::{OF_RECURSIONS, OF_TRAINING, wk_options};
 use crate::progress::{Observer, wk_observer, wk_progress};
-
-/// Options of training; the recursions alone have `device` and `precision`.
-pub const OPTIONS: [&str; 8] =
-    ["constraint", "device", "floor", "freeze", "iterations", "precision", "pseudocount", "tolerance"];
 
 /// The arrays of a hidden Markov model, of which each state emits symbols, or vectors with a normal density. Fill unused members
 /// with 0. Everything is copied.
@@ -310,9 +306,6 @@ pub unsafe extern "C" fn wk_sequences_free(sequences: *mut wk_sequences) {
     unsafe { free(sequences) };
 }
 
-/// Options of the recursions.
-const RECURSIONS: [&str; 2] = ["device", "precision"];
-
 /// A model and its sequences, which fit, and the options.
 struct Task<'a> {
     model: &'a Hmm,
@@ -338,7 +331,7 @@ impl<'a> Task<'a> {
             // SAFETY: the caller's guarantee.
             false => unsafe { shared(options, "options") }?,
         };
-        options.check(if names == RECURSIONS { "this function" } else { "training" }, names, &[])?;
+        options.check(if names == OF_RECURSIONS { "this function" } else { "training" }, names, &[])?;
         sequences.0.check(&hmm.0).map_err(invalid)?;
         Ok(Self { model: &hmm.0, sequences: &sequences.0, options })
     }
@@ -385,7 +378,7 @@ pub unsafe extern "C" fn wk_hmm_score(
     entry(|| {
         let none = wk_options::default();
         // SAFETY: the caller guarantees what the header says.
-        let task = unsafe { Task::new(hmm, sequences, options, &none, &RECURSIONS) }?;
+        let task = unsafe { Task::new(hmm, sequences, options, &none, &OF_RECURSIONS) }?;
         let found = task.compute(|recursions| Ok(only(recursions.log_likelihoods()?)))?;
         // SAFETY: as above.
         unsafe { fill(log_likelihoods, count, &found, "log_likelihoods") }?;
@@ -409,7 +402,7 @@ pub unsafe extern "C" fn wk_hmm_decode(
     entry(|| {
         let none = wk_options::default();
         // SAFETY: the caller guarantees what the header says.
-        let task = unsafe { Task::new(hmm, sequences, options, &none, &RECURSIONS) }?;
+        let task = unsafe { Task::new(hmm, sequences, options, &none, &OF_RECURSIONS) }?;
         let found = task.compute(|recursions| Ok(only(recursions.viterbi()?)))?;
         // SAFETY: as above.
         unsafe { fill(states, steps, &found.states, "states") }?;
@@ -434,7 +427,7 @@ pub unsafe extern "C" fn wk_hmm_posteriors(
     entry(|| {
         let none = wk_options::default();
         // SAFETY: the caller guarantees what the header says.
-        let task = unsafe { Task::new(hmm, sequences, options, &none, &RECURSIONS) }?;
+        let task = unsafe { Task::new(hmm, sequences, options, &none, &OF_RECURSIONS) }?;
         let found = task.compute(|recursions| Ok(only(recursions.posteriors()?)))?;
         // SAFETY: as above.
         unsafe { fill(probs, count, &found, "probs") }?;
@@ -485,7 +478,7 @@ pub unsafe extern "C" fn wk_hmm_train(
         // SAFETY: the caller guarantees what the header says.
         let out = unsafe { Out::new(training, "training") }?;
         // SAFETY: as above.
-        let task = unsafe { Task::new(hmm, sequences, options, &none, &OPTIONS) }?;
+        let task = unsafe { Task::new(hmm, sequences, options, &none, &OF_TRAINING) }?;
         let (given, default) = (task.options, Options::default());
         let count = given.number("pseudocount", &NON_NEGATIVE)?.unwrap_or_default();
         let options = Options {

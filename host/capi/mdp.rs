@@ -24,29 +24,8 @@ use warpkov_runtime::comm::Local;
 use crate::border::{
     Ending, Out, c_text, elements, entry, format, free, invalid, look, path, shared, view, wk_status, words,
 };
-use crate::options::wk_options;
+use crate::options::{OF_MDP, wk_options};
 use crate::progress::{Observer, wk_observer, wk_progress};
-
-/// Options of a solve.
-pub const OPTIONS: [&str; 17] = [
-    "criterion",
-    "device",
-    "device_memory",
-    "epsilon",
-    "goal",
-    "horizon",
-    "max_policies",
-    "max_sweeps",
-    "method",
-    "minimize",
-    "precision",
-    "relative",
-    "reorder",
-    "skip",
-    "storage",
-    "theta",
-    "tie",
-];
 
 /// A matrix of the caller: compressed sparse rows, or a dense one. It is read during a call, and not kept.
 #[repr(C)]
@@ -322,7 +301,7 @@ struct Request<'o> {
 
 impl<'o> Request<'o> {
     fn new(mdp: &Mdp, given: &'o wk_options) -> Result<Self, Error> {
-        given.check("an MDP", &OPTIONS, &["values", "terminal_values"])?;
+        given.check("an MDP", &OF_MDP, &["values", "terminal_values"])?;
         let horizon = given.count("horizon", 0)?;
         let goal = given.text("goal").map(|text| goal_states(text, mdp)).transpose()?;
         let name = given.text("criterion").unwrap_or("discounted");

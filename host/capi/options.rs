@@ -10,7 +10,6 @@ use warpkov_common::parameters::Interval;
 use warpkov_runtime::choose::DeviceChoice;
 
 use crate::border::{Ending, Out, elements, entry, free, invalid, text, unique, wk_status};
-use crate::{hmm, mdp, pomdp};
 
 /// Options of solves, by name.
 #[derive(Default)]
@@ -18,6 +17,53 @@ pub struct wk_options {
     texts: Vec<(&'static str, String)>,
     arrays: Vec<(&'static str, Vec<f64>)>,
 }
+
+/// Options of a solve of an MDP.
+pub const OF_MDP: [&str; 17] = [
+    "criterion",
+    "device",
+    "device_memory",
+    "epsilon",
+    "goal",
+    "horizon",
+    "max_policies",
+    "max_sweeps",
+    "method",
+    "minimize",
+    "precision",
+    "relative",
+    "reorder",
+    "skip",
+    "storage",
+    "theta",
+    "tie",
+];
+
+/// Options of a solve of a POMDP.
+pub const OF_POMDP: [&str; 15] = [
+    "backups",
+    "beliefs",
+    "device",
+    "expansion",
+    "gap",
+    "horizon",
+    "iterations",
+    "memory",
+    "precision",
+    "relative_gap",
+    "seed",
+    "target",
+    "time",
+    "trials",
+    "vectors",
+];
+
+/// Options of the recursions of a hidden Markov model.
+pub const OF_RECURSIONS: [&str; 2] = ["device", "precision"];
+
+/// Options of training, among them those of the recursions.
+pub const OF_TRAINING: [&str; 8] =
+    ["constraint", "device", "floor", "freeze", "iterations", "precision", "pseudocount", "tolerance"];
 
 /// Options whose values are arrays of numbers.
 const ARRAYS: [&str; 2] = ["values", "terminal_values"];
@@ -128,7 +174,7 @@ pub unsafe extern "C" fn wk_options_set(
     entry(|| {
         // SAFETY: the caller guarantees what the header says.
         let (options, name) = unsafe { (unique(options, "options")?, text(name, "name")?) };
-        let name = known(name, &[&mdp::OPTIONS, &pomdp::OPTIONS, &hmm::OPTIONS])?;
+        let name = known(name, &[&OF_MDP, &OF_POMDP, &OF_TRAINING])?;
         let value = match value.is_null() {
             true => None,
             // SAFETY: as above.

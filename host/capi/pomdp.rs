@@ -25,27 +25,8 @@ use crate::border::{
     words,
 };
 use crate::mdp::{check_size, named_status, objective, optional, wk_matrix};
-use crate::options::wk_options;
+use crate::options::{OF_POMDP, wk_options};
 use crate::progress::{Observer, wk_observer, wk_progress};
-
-/// Options of a solve.
-pub const OPTIONS: [&str; 15] = [
-    "backups",
-    "beliefs",
-    "device",
-    "expansion",
-    "gap",
-    "horizon",
-    "iterations",
-    "memory",
-    "precision",
-    "relative_gap",
-    "seed",
-    "target",
-    "time",
-    "trials",
-    "vectors",
-];
 
 /// The arrays of a partially observable Markov decision process. Fill unused members with 0. Everything is copied.
 #[repr(C)]
@@ -255,7 +236,7 @@ pub unsafe extern "C" fn wk_pomdp_free(pomdp: *mut wk_pomdp) {
 
 /// The options of a solve.
 fn solve_options(given: &wk_options) -> Result<SolveOptions, Error> {
-    given.check("a POMDP", &OPTIONS, &[])?;
+    given.check("a POMDP", &OF_POMDP, &[])?;
     let gap = match (given.number("gap", &POSITIVE)?, given.number("relative_gap", &POSITIVE)?) {
         (Some(_), Some(_)) => return Err(invalid("expected gap or relative_gap, not both")),
         (gap, relative) => gap.map(Gap::Absolute).or(relative.map(Gap::Relative)).unwrap_or_default(),
