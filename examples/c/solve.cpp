@@ -69,7 +69,7 @@ int main()
 {
     try {
         const wk::Mdp grid = wk::generate("grid --width 12 --height 12 --gamma 0.99");
-        const wk::Options options = wk::options({{"method", "gauss-seidel"}, {"epsilon", "1e-8"}, {"device", "cpu"}});
+        const wk::Options options = wk::options({{"method", "krylov"}, {"epsilon", "1e-8"}, {"device", "cpu"}});
 
         // Threads share models and options.
         std::vector<double> bounds(2);

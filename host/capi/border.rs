@@ -66,7 +66,7 @@ fn keep(place: usize, text: String) -> *const c_char {
 /// A text as C has it.
 pub fn c_text(text: String) -> CString {
     CString::new(text).unwrap_or_else(|error| {
-        let bytes = error.into_vec().into_iter().filter(|&byte| byte != 0).collect();
+        let bytes: Vec<u8> = error.into_vec().into_iter().filter(|&byte| byte != 0).collect();
         CString::new(bytes).unwrap_or_default()
     })
 }

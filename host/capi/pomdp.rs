@@ -10,7 +10,7 @@ use warpkov_cli::pomdp::generate::Family;
 use warpkov_common::parameters::{FINITE, POSITIVE};
 use warpkov_common::report::Report as _;
 use warpkov_mdp::model::validate::Matrix;
-use warpkov_mdp::model::{Choices, MdpParts, Objective};
+use warpkov_mdp::model::{Choices, MdpParts};
 use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::io::{self, Format, Policy};
 use warpkov_pomdp::model::{Names, Pomdp, PomdpParts};

@@ -264,7 +264,7 @@ fn values_at_a_horizon_and_at_the_start_are_options() {
         let second = made(|out| wk_mdp_solve(grid, set, None, ptr::null_mut(), out));
         assert!(wk_mdp_sweeps(second) < wk_mdp_sweeps(first));
         assert_eq!(wk_options_set_array(set, c"values".as_ptr(), ptr::null(), 0), WK_OK);
-        [first, second].map(|solution| wk_mdp_solution_free(solution));
+        [first, second].into_iter().for_each(|solution| wk_mdp_solution_free(solution));
         wk_options_free(set);
         wk_mdp_free(grid);
     }
@@ -290,12 +290,12 @@ fn files_are_those_of_the_command() {
         assert_eq!(wk_pomdp_write(one, tiger.as_ptr(), ptr::null()), WK_OK, "{}", last_error());
         let two = made(|out| wk_pomdp_read(tiger.as_ptr(), c"pomdp".as_ptr(), out));
         assert_eq!((wk_pomdp_states(two), wk_pomdp_actions(two), wk_pomdp_observations(two)), (2, 3, 2));
-        [one, two].map(|model| wk_pomdp_free(model));
+        [one, two].into_iter().for_each(|model| wk_pomdp_free(model));
         let one = ice_cream();
         assert_eq!(wk_hmm_write(one, hmm.as_ptr(), ptr::null()), WK_OK, "{}", last_error());
         let two = made(|out| wk_hmm_read(hmm.as_ptr(), ptr::null(), out));
         assert_eq!(array(|count| wk_hmm_emissions(one, count)), array(|count| wk_hmm_emissions(two, count)));
-        [one, two].map(|model| wk_hmm_free(model));
+        [one, two].into_iter().for_each(|model| wk_hmm_free(model));
 
         let error = refused(|out| wk_mdp_read(name("absent.json").as_ptr(), ptr::null(), out));
         assert!(error.starts_with("cannot read ") && error.contains("absent.json: No such file"), "{error}");
@@ -340,10 +340,13 @@ fn the_tiger_has_the_bounds_of_the_library() {
     unsafe {
         let solution = made(|out| wk_pomdp_solve(tiger, set, None, ptr::null_mut(), out));
         let (lower, upper) = (wk_pomdp_lower(solution), wk_pomdp_upper(solution));
-        assert_eq!((lower, upper), (expected.end().lower, expected.end().upper));
+        let near = |x: f64, y: f64| (x - y).abs() <= 1e-9 * y.abs();
+        assert!(near(lower, expected.end().lower) && near(upper, expected.end().upper), "{lower} {upper}");
         assert!(lower <= 19.3714 && 19.3713 <= upper);
         assert_eq!(array(|count| wk_pomdp_vector_actions(solution, count)), expected.vectors.actions());
-        assert_eq!(array(|count| wk_pomdp_vector_values(solution, count)), expected.vectors.values());
+        let vectors = array(|count| wk_pomdp_vector_values(solution, count));
+        assert_eq!(vectors.len(), expected.vectors.values().len());
+        assert!(vectors.iter().zip(expected.vectors.values()).all(|(x, y)| near(*x, *y)), "{vectors:?}");
         assert_eq!(text(wk_pomdp_ended(solution)), "gap");
         let report: serde_json::Value = serde_json::from_str(text(wk_pomdp_report(solution))).unwrap();
         assert_eq!(report["stopped_by"], "gap");
@@ -463,7 +466,7 @@ fn ice_cream_has_the_results_of_the_library() {
         assert_eq!(array(|count| wk_hmm_start(new, count)), trained.best().model.start());
         assert_eq!(array(|count| wk_hmm_transitions(new, count)), trained.best().model.transitions());
         assert!(wk_hmm_states(new) == 2 && array(|count| wk_hmm_covariances(new, count)).is_empty());
-        [hmm, new].map(|hmm| wk_hmm_free(hmm));
+        [hmm, new].into_iter().for_each(|hmm| wk_hmm_free(hmm));
         wk_sequences_free(data);
         wk_options_free(set);
     }
@@ -503,7 +506,7 @@ fn vectors_have_densities() {
         let symbols = made(|out| wk_sequences_of_symbols([0, 1].as_ptr(), 1, [0].as_ptr(), 1, out));
         assert_eq!(wk_hmm_score(hmm, symbols, ptr::null(), &mut log, 1), WK_INVALID);
         assert!(last_error().contains("which the model emits"), "{}", last_error());
-        [data, symbols].map(|data| wk_sequences_free(data));
+        [data, symbols].into_iter().for_each(|data| wk_sequences_free(data));
         wk_hmm_free(hmm);
     }
 }
@@ -657,18 +660,19 @@ fn a_callback_sees_rounds_and_stops_them() {
     unsafe {
         let family = c"grid --width 24 --height 24 --gamma 0.9999";
         let (grid, tiger, hmm) = (made(|out| wk_mdp_generate(family.as_ptr(), out)), tiger(), ice_cream());
-        let set = options(&[("method", "gauss-seidel"), ("epsilon", "1e-12"), ("device", "cpu")]);
+        // A round is a policy.
+        let set = options(&[("method", "krylov"), ("device", "cpu")]);
         let (mut counts, mut solution) = ([0, 2], ptr::null_mut());
         let user = (&raw mut counts).cast();
         assert_eq!(wk_mdp_solve(grid, set, Some(stop_at), user, &mut solution), WK_INTERRUPTED);
         assert_eq!((counts, text(wk_mdp_ended(solution))), ([2, 2], "interrupted"));
         assert!(last_error().starts_with("interrupted: "), "{}", last_error());
         let proven = wk_mdp_bound(solution);
-        assert!(proven > 1e-12 && array(|count| wk_mdp_values(solution, count)).len() == 576, "{proven}");
+        assert!(proven > 1e-6 && array(|count| wk_mdp_values(solution, count)).len() == 576, "{proven}");
         wk_mdp_solution_free(solution);
         wk_options_free(set);
 
-        // A limit ends the same run without the callback.
+        // A limit ends a run without a callback.
         let set = options(&[("method", "gauss-seidel"), ("epsilon", "1e-12"), ("max_sweeps", "3"), ("device", "cpu")]);
         assert_eq!(wk_mdp_solve(grid, set, None, ptr::null_mut(), &mut solution), WK_NOT_CERTIFIED);
         assert_eq!((text(wk_mdp_ended(solution)), wk_mdp_sweeps(solution)), ("sweep-limit", 3));
