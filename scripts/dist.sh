@@ -20,9 +20,8 @@ if [[ $profile == dev ]]; then
 else
     # The other linker is an argument of the last crate alone, so all others are those of `cargo build`.
     cargo rustc --profile "$profile" --package warpkov --bin warpkov -- -C linker="$linker" >&2
-    cargo rustc --profile "$profile" --package warpkov-capi --lib -- -C linker="$linker" >&2
+    cargo build --profile "$profile" --package warpkov-capi >&2
     scripts/glibc.py "$built" "$glibc"
-    scripts/glibc.py "$folder/libwarpkov_c.so" "$glibc"
 fi
 version=$("$built" --version | cut -d' ' -f2)
 name=warpkov-$version-x86_64-linux
@@ -31,7 +30,12 @@ rm -rf "${root:?}"
 mkdir -p "$root"/{bin,share/{man/man1,doc/warpkov,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}}
 program=$root/bin/warpkov
 strip -o "$program" "$built"
-scripts/install-c.sh "$root" "$folder"
+if [[ $profile == dev ]]; then
+    scripts/install-c.sh "$root" "$folder/libwarpkov_c.a"
+else
+    CC=$linker scripts/install-c.sh "$root" "$folder/libwarpkov_c.a"
+    scripts/glibc.py "$root/lib/libwarpkov.so.0" "$glibc"
+fi
 "$program" man "$root/share/man/man1" >&2
 "$program" completions bash >"$root/share/bash-completion/completions/warpkov"
 "$program" completions zsh >"$root/share/zsh/site-functions/_warpkov"

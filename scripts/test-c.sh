@@ -10,7 +10,7 @@ prefix=${1:-$folder/prefix}
 if [[ -z ${1:-} ]]; then
     # The crates below are those that `cargo test --workspace` has compiled.
     cargo build --quiet --package warpkov-capi
-    scripts/install-c.sh "$prefix" "${CARGO_TARGET_DIR:-target}/debug"
+    scripts/install-c.sh "$prefix" "${CARGO_TARGET_DIR:-target}/debug/libwarpkov_c.a"
 fi
 missing=()
 for tool in pkg-config valgrind; do

@@ -662,7 +662,7 @@ fn a_callback_sees_rounds_and_stops_them() {
         let (grid, tiger, hmm) = (made(|out| wk_mdp_generate(family.as_ptr(), out)), tiger(), ice_cream());
         // A round is a policy.
         let set = options(&[("method", "krylov"), ("device", "cpu")]);
-        let (mut counts, mut solution) = ([0, 2], ptr::null_mut());
+        let (mut counts, mut solution) = ([0_u64, 2], ptr::null_mut());
         let user = (&raw mut counts).cast();
         assert_eq!(wk_mdp_solve(grid, set, Some(stop_at), user, &mut solution), WK_INTERRUPTED);
         assert_eq!((counts, text(wk_mdp_ended(solution))), ([2, 2], "interrupted"));
@@ -680,7 +680,7 @@ fn a_callback_sees_rounds_and_stops_them() {
         wk_options_free(set);
         wk_mdp_free(grid);
 
-        let (mut counts, mut solution) = ([0, 1], ptr::null_mut());
+        let (mut counts, mut solution) = ([0_u64, 1], ptr::null_mut());
         let user = (&raw mut counts).cast();
         assert_eq!(wk_pomdp_solve(tiger, ptr::null(), Some(stop_at), user, &mut solution), WK_INTERRUPTED);
         assert_eq!((counts, text(wk_pomdp_ended(solution))), ([1, 1], "interrupted"));
@@ -689,7 +689,7 @@ fn a_callback_sees_rounds_and_stops_them() {
         wk_pomdp_free(tiger);
 
         let data = made(|out| wk_sequences_of_symbols([0, 12].as_ptr(), 1, DIARY.as_ptr(), 12, out));
-        let (mut counts, mut training) = ([0, 2], ptr::null_mut());
+        let (mut counts, mut training) = ([0_u64, 2], ptr::null_mut());
         let user = (&raw mut counts).cast();
         assert_eq!(wk_hmm_train(hmm, data, ptr::null(), Some(stop_at), user, &mut training), WK_INTERRUPTED);
         assert_eq!((counts, text(wk_training_ended(training))), ([2, 2], "interrupted"));
