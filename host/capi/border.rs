@@ -87,12 +87,10 @@ fn check_process() -> Result<(), Error> {
     }
 }
 
-/// The body of a function that returns a code. The text of its error is that of the thread, and empty without an error.
-pub fn entry(work: impl FnOnce() -> Result<Ending, Error>) -> wk_status {
-    let found = catch_unwind(AssertUnwindSafe(|| match check_process().and_then(|()| work()) {
-        Ok(Ending::Complete) => (WK_OK, String::new()),
-        Ok(Ending::Early(status, text)) => (status, text),
-        Err(error) => {
+/// Runs `work`, and turns errors and panics into a code and a text.
+fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, (wk_status, String)> {
+    let found = catch_unwind(AssertUnwindSafe(|| {
+        check_process().and_then(|()| work()).map_err(|error| {
             let status = match error.exit_code() {
                 1 => WK_NOT_CERTIFIED,
                 3 => WK_DEVICE,
@@ -100,21 +98,28 @@ pub fn entry(work: impl FnOnce() -> Result<Ending, Error>) -> wk_status {
                 _ => WK_INVALID,
             };
             (status, message(&error))
-        }
+        })
     }));
-    let (status, text) = found.unwrap_or_else(|panic| (WK_PANIC, reason(&*panic)));
+    found.unwrap_or_else(|panic| Err((WK_PANIC, reason(&*panic))))
+}
+
+/// The body of a function that returns a code. The text of its error is that of the thread, and empty without an error.
+pub fn entry(work: impl FnOnce() -> Result<Ending, Error>) -> wk_status {
+    let (status, text) = match guarded(work) {
+        Ok(Ending::Complete) => (WK_OK, String::new()),
+        Ok(Ending::Early(status, text)) | Err((status, text)) => (status, text),
+    };
     keep(0, text);
     status
 }
 
-/// The body of a function that returns a value: `otherwise` after an error.
+/// The body of a function that returns a value: `otherwise` after an error, whose text is that of the thread. Without an error, the
+/// text stays.
 pub fn look<T>(otherwise: T, work: impl FnOnce() -> Result<T, Error>) -> T {
-    let mut found = None;
-    entry(|| {
-        found = Some(work()?);
-        Ok(Ending::Complete)
-    });
-    found.unwrap_or(otherwise)
+    guarded(work).unwrap_or_else(|(_, text)| {
+        keep(0, text);
+        otherwise
+    })
 }
 
 /// An error of the caller.
@@ -291,8 +296,8 @@ pub extern "C" fn wk_version() -> *const c_char {
     look(c"".as_ptr(), || Ok(VERSION.as_ptr().cast()))
 }
 
-/// The text of the last error in this thread: what was found, and what was expected. It is empty if the last call succeeded,
-/// never NULL, and stays until the next call of the library in the same thread.
+/// The text of the last error in this thread: what was found, and what was expected. It is empty if the last call that returns a status
+/// succeeded, never NULL, and stays until the next call of the library in the same thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn wk_last_error() -> *const c_char {
     TEXTS.try_with(|texts| texts.borrow()[0].as_ptr()).unwrap_or(c"".as_ptr())

@@ -641,6 +641,8 @@ fn panics_are_codes_with_their_text() {
     std::panic::set_hook(hook);
     assert_eq!(codes, [WK_PANIC; 3]);
     assert_eq!((looked, error, last_error()), (3, "panic: 5 falls".to_owned(), "panic: down".to_owned()));
+    // What returns no status leaves the text.
+    assert_eq!((look(3, || Ok(4)), last_error()), (4, "panic: down".to_owned()));
     assert_eq!(entry(|| Ok(Ending::Complete)), WK_OK);
     assert_eq!(last_error(), "");
 }

@@ -321,8 +321,8 @@ extern "C" {
 const char *wk_version(void);
 
 /**
- * The text of the last error in this thread: what was found, and what was expected. It is empty if the last call succeeded,
- * never NULL, and stays until the next call of the library in the same thread.
+ * The text of the last error in this thread: what was found, and what was expected. It is empty if the last call that returns a status
+ * succeeded, never NULL, and stays until the next call of the library in the same thread.
  */
 const char *wk_last_error(void);
 
