@@ -211,7 +211,7 @@ pub unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, Er
 ///
 /// # Safety
 /// That of [`text`].
-pub unsafe fn path<'a>(pointer: *const c_char) -> Result<&'a Path, Error> {
+pub unsafe fn file_path<'a>(pointer: *const c_char) -> Result<&'a Path, Error> {
     let pointer = checked(pointer, "path")?;
     // SAFETY: not null; the caller guarantees the rest.
     let bytes = unsafe { CStr::from_ptr(pointer) }.to_bytes();
@@ -222,7 +222,7 @@ pub unsafe fn path<'a>(pointer: *const c_char) -> Result<&'a Path, Error> {
 ///
 /// # Safety
 /// That of [`text`].
-pub unsafe fn format<F: Choice>(pointer: *const c_char) -> Result<Option<F>, Error> {
+pub unsafe fn file_format<F: Choice>(pointer: *const c_char) -> Result<Option<F>, Error> {
     if pointer.is_null() {
         return Ok(None);
     }

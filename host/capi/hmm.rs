@@ -18,7 +18,7 @@ use warpkov_runtime::choose::Place;
 use warpkov_runtime::comm::Local;
 
 use crate::border::{
-    Ending, Out, c_text, elements, entry, fill, format, free, invalid, look, path, shared, view, wk_status,
+    Ending, Out, c_text, elements, entry, file_format, file_path, fill, free, invalid, look, shared, view, wk_status,
 };
 use crate::mdp::check_size;
 use crate::options::{OF_RECURSIONS, OF_TRAINING, wk_options};
@@ -127,14 +127,10 @@ pub unsafe extern "C" fn wk_hmm_new(parts: *const wk_hmm_parts, hmm: *mut *mut w
 
 /// Reads a model from a file, with the format "json", "npz" or "umdhmm"; with NULL, extension and content decide.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wk_hmm_read(
-    path_of_file: *const c_char,
-    format_of_file: *const c_char,
-    hmm: *mut *mut wk_hmm,
-) -> wk_status {
+pub unsafe extern "C" fn wk_hmm_read(path: *const c_char, format: *const c_char, hmm: *mut *mut wk_hmm) -> wk_status {
     entry(|| {
         // SAFETY: the caller guarantees what the header says.
-        let (out, path, format) = unsafe { (Out::new(hmm, "hmm")?, path(path_of_file)?, format(format_of_file)?) };
+        let (out, path, format) = unsafe { (Out::new(hmm, "hmm")?, file_path(path)?, file_format(format)?) };
         out.put(wk_hmm(io::read(path, format)?));
         Ok(Ending::Complete)
     })
@@ -142,14 +138,10 @@ pub unsafe extern "C" fn wk_hmm_read(
 
 /// Writes a model to a file: completely, or not at all. With NULL as the format, the extension decides, or else it is "json".
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wk_hmm_write(
-    hmm: *const wk_hmm,
-    path_of_file: *const c_char,
-    format_of_file: *const c_char,
-) -> wk_status {
+pub unsafe extern "C" fn wk_hmm_write(hmm: *const wk_hmm, path: *const c_char, format: *const c_char) -> wk_status {
     entry(|| {
         // SAFETY: the caller guarantees what the header says.
-        let (hmm, path, format) = unsafe { (shared(hmm, "hmm")?, path(path_of_file)?, format(format_of_file)?) };
+        let (hmm, path, format) = unsafe { (shared(hmm, "hmm")?, file_path(path)?, file_format(format)?) };
         io::write(path, format.or(Format::of_name(path)).unwrap_or(Format::Json), &hmm.0)?;
         Ok(Ending::Complete)
     })
@@ -271,15 +263,15 @@ pub unsafe extern "C" fn wk_sequences_of_vectors(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wk_sequences_read(
     hmm: *const wk_hmm,
-    path_of_file: *const c_char,
-    format_of_file: *const c_char,
+    path: *const c_char,
+    format: *const c_char,
     sequences: *mut *mut wk_sequences,
 ) -> wk_status {
     entry(|| {
         // SAFETY: the caller guarantees what the header says.
         let (out, hmm) = unsafe { (Out::new(sequences, "sequences")?, shared(hmm, "hmm")?) };
         // SAFETY: as above.
-        let (path, format) = unsafe { (path(path_of_file)?, format(format_of_file)?) };
+        let (path, format) = unsafe { (file_path(path)?, file_format(format)?) };
         out.put(wk_sequences(io::sequences::read(path, None, format, &hmm.0)?));
         Ok(Ending::Complete)
     })

@@ -22,7 +22,7 @@ use warpkov_mdp::solve::{Session, Solve};
 use warpkov_runtime::comm::Local;
 
 use crate::border::{
-    Ending, Out, c_text, elements, entry, format, free, invalid, look, path, shared, view, wk_status, words,
+    Ending, Out, c_text, elements, entry, file_format, file_path, free, invalid, look, shared, view, wk_status, words,
 };
 use crate::options::{OF_MDP, wk_options};
 use crate::progress::{Observer, wk_observer, wk_progress};
@@ -215,14 +215,10 @@ pub unsafe extern "C" fn wk_mdp_new(parts: *const wk_mdp_parts, mdp: *mut *mut w
 /// Reads a model from a file. `format` is a name of the command's formats, such as "json" or "xml"; with NULL, the extension of the
 /// file decides, or else the content.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wk_mdp_read(
-    path_of_file: *const c_char,
-    format_of_file: *const c_char,
-    mdp: *mut *mut wk_mdp,
-) -> wk_status {
+pub unsafe extern "C" fn wk_mdp_read(path: *const c_char, format: *const c_char, mdp: *mut *mut wk_mdp) -> wk_status {
     entry(|| {
         // SAFETY: the caller guarantees what the header says.
-        let (out, path, format) = unsafe { (Out::new(mdp, "mdp")?, path(path_of_file)?, format(format_of_file)?) };
+        let (out, path, format) = unsafe { (Out::new(mdp, "mdp")?, file_path(path)?, file_format(format)?) };
         out.put(wk_mdp(io::read_with(path, &ReadOptions { format, ..ReadOptions::default() })?));
         Ok(Ending::Complete)
     })
@@ -242,14 +238,10 @@ pub unsafe extern "C" fn wk_mdp_generate(family: *const c_char, mdp: *mut *mut w
 
 /// Writes a model to a file: completely, or not at all. With NULL as the format, the extension decides, or else it is "json".
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wk_mdp_write(
-    mdp: *const wk_mdp,
-    path_of_file: *const c_char,
-    format_of_file: *const c_char,
-) -> wk_status {
+pub unsafe extern "C" fn wk_mdp_write(mdp: *const wk_mdp, path: *const c_char, format: *const c_char) -> wk_status {
     entry(|| {
         // SAFETY: the caller guarantees what the header says.
-        let (mdp, path, format) = unsafe { (shared(mdp, "mdp")?, path(path_of_file)?, format(format_of_file)?) };
+        let (mdp, path, format) = unsafe { (shared(mdp, "mdp")?, file_path(path)?, file_format(format)?) };
         io::write_as(path, format.or(Format::of_name(path)).unwrap_or(Format::Json), &mdp.0)?;
         Ok(Ending::Complete)
     })

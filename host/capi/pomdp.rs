@@ -21,8 +21,8 @@ use warpkov_pomdp::solution::{Round, Solution, Status};
 use warpkov_pomdp::solve::solve_with;
 
 use crate::border::{
-    Ending, Out, c_text, elements, entry, fill, format, free, invalid, look, path, shared, unique, view, wk_status,
-    words,
+    Ending, Out, c_text, elements, entry, file_format, file_path, fill, free, invalid, look, shared, unique, view,
+    wk_status, words,
 };
 use crate::mdp::{check_size, named_status, objective, optional, wk_matrix};
 use crate::options::{OF_POMDP, wk_options};
@@ -121,13 +121,13 @@ pub unsafe extern "C" fn wk_pomdp_new(parts: *const wk_pomdp_parts, pomdp: *mut 
 /// Reads a model from a file, with the format "pomdp", "pomdpx" or "json"; with NULL, content and extension decide.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wk_pomdp_read(
-    path_of_file: *const c_char,
-    format_of_file: *const c_char,
+    path: *const c_char,
+    format: *const c_char,
     pomdp: *mut *mut wk_pomdp,
 ) -> wk_status {
     entry(|| {
         // SAFETY: the caller guarantees what the header says.
-        let (out, path, format) = unsafe { (Out::new(pomdp, "pomdp")?, path(path_of_file)?, format(format_of_file)?) };
+        let (out, path, format) = unsafe { (Out::new(pomdp, "pomdp")?, file_path(path)?, file_format(format)?) };
         out.put(wk_pomdp(io::read(path, format)?));
         Ok(Ending::Complete)
     })
@@ -149,12 +149,12 @@ pub unsafe extern "C" fn wk_pomdp_generate(family: *const c_char, pomdp: *mut *m
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wk_pomdp_write(
     pomdp: *const wk_pomdp,
-    path_of_file: *const c_char,
-    format_of_file: *const c_char,
+    path: *const c_char,
+    format: *const c_char,
 ) -> wk_status {
     entry(|| {
         // SAFETY: the caller guarantees what the header says.
-        let (pomdp, path, format) = unsafe { (shared(pomdp, "pomdp")?, path(path_of_file)?, format(format_of_file)?) };
+        let (pomdp, path, format) = unsafe { (shared(pomdp, "pomdp")?, file_path(path)?, file_format(format)?) };
         io::write(path, format.or(Format::of_name(path)).unwrap_or(Format::Json), &pomdp.0)?;
         Ok(Ending::Complete)
     })
@@ -385,13 +385,12 @@ pub unsafe extern "C" fn wk_pomdp_action(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wk_pomdp_write_policy(
     solution: *const wk_pomdp_solution,
-    path_of_file: *const c_char,
-    format_of_file: *const c_char,
+    path: *const c_char,
+    format: *const c_char,
 ) -> wk_status {
     entry(|| {
         // SAFETY: the caller guarantees what the header says.
-        let (kept, path, format) =
-            unsafe { (shared(solution, "solution")?, path(path_of_file)?, format(format_of_file)?) };
+        let (kept, path, format) = unsafe { (shared(solution, "solution")?, file_path(path)?, file_format(format)?) };
         let Solution { vectors, stages, support, .. } = &kept.solution;
         let policy = Policy { vectors, model: Some(&kept.model), name: "warpkov", stages, support: support.as_ref() };
         io::write_policy(path, format.or(Format::of_name(path)).unwrap_or(Format::Alpha), policy)?;
