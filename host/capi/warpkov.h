@@ -387,8 +387,8 @@ wk_status wk_mdp_new(const wk_mdp_parts *parts, wk_mdp **mdp);
  * Reads a model from a file. `format` is a name of the command's formats, such as "json" or "xml"; with NULL, the extension of the
  * file decides, or else the content.
  */
-wk_status wk_mdp_read(const char *path_of_file,
-                      const char *format_of_file,
+wk_status wk_mdp_read(const char *path,
+                      const char *format,
                       wk_mdp **mdp);
 
 /**
@@ -400,8 +400,8 @@ wk_status wk_mdp_generate(const char *family, wk_mdp **mdp);
  * Writes a model to a file: completely, or not at all. With NULL as the format, the extension decides, or else it is "json".
  */
 wk_status wk_mdp_write(const wk_mdp *mdp,
-                       const char *path_of_file,
-                       const char *format_of_file);
+                       const char *path,
+                       const char *format);
 
 /**
  * S, the number of states; 0 if `mdp` is NULL.
@@ -516,7 +516,7 @@ wk_status wk_pomdp_new(const wk_pomdp_parts *parts, wk_pomdp **pomdp);
 /**
  * Reads a model from a file, with the format "pomdp", "pomdpx" or "json"; with NULL, content and extension decide.
  */
-wk_status wk_pomdp_read(const char *path_of_file, const char *format_of_file, wk_pomdp **pomdp);
+wk_status wk_pomdp_read(const char *path, const char *format, wk_pomdp **pomdp);
 
 /**
  * Makes a model of a family, with the words of `warpkov pomdp generate`: "tiger".
@@ -527,8 +527,8 @@ wk_status wk_pomdp_generate(const char *family, wk_pomdp **pomdp);
  * Writes a model to a file: completely, or not at all. With NULL as the format, the extension decides, or else it is "json".
  */
 wk_status wk_pomdp_write(const wk_pomdp *pomdp,
-                         const char *path_of_file,
-                         const char *format_of_file);
+                         const char *path,
+                         const char *format);
 
 /**
  * S, the number of states; 0 if `pomdp` is NULL.
@@ -619,8 +619,8 @@ wk_status wk_pomdp_action(const wk_pomdp_solution *solution,
  * extension decides, or else it is "alpha".
  */
 wk_status wk_pomdp_write_policy(const wk_pomdp_solution *solution,
-                                const char *path_of_file,
-                                const char *format_of_file);
+                                const char *path,
+                                const char *format);
 
 /**
  * How the run ended, in a word: "gap", "target", "time", "memory", "iterations", "stalled" or "interrupted". The text stays until the
@@ -649,14 +649,14 @@ wk_status wk_hmm_new(const wk_hmm_parts *parts, wk_hmm **hmm);
 /**
  * Reads a model from a file, with the format "json", "npz" or "umdhmm"; with NULL, extension and content decide.
  */
-wk_status wk_hmm_read(const char *path_of_file, const char *format_of_file, wk_hmm **hmm);
+wk_status wk_hmm_read(const char *path, const char *format, wk_hmm **hmm);
 
 /**
  * Writes a model to a file: completely, or not at all. With NULL as the format, the extension decides, or else it is "json".
  */
 wk_status wk_hmm_write(const wk_hmm *hmm,
-                       const char *path_of_file,
-                       const char *format_of_file);
+                       const char *path,
+                       const char *format);
 
 /**
  * N, the number of states; 0 if `hmm` is NULL.
@@ -714,8 +714,8 @@ wk_status wk_sequences_of_vectors(const uint64_t *offsets,
  * "umdhmm"; with NULL, extension and content decide.
  */
 wk_status wk_sequences_read(const wk_hmm *hmm,
-                            const char *path_of_file,
-                            const char *format_of_file,
+                            const char *path,
+                            const char *format,
                             wk_sequences **sequences);
 
 /**
