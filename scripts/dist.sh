@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Packs warpkov for x86-64 Linux from glibc 2.28 on into target/dist, unpacks the archive elsewhere, and tries it there.
-# Prints the path of the archive. PROFILE=dev packs the program that `cargo test` has built, with the system's linker and
-# for the system's glibc.
+# Packs warpkov, the program and the C interface, for x86-64 Linux from glibc 2.28 on into target/dist, unpacks the archive
+# elsewhere, and tries it there. Prints the path of the archive. PROFILE=dev packs the program that `cargo test` has built, and
+# the C interface that scripts/test-c.sh has, with the system's linker and for the system's glibc.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,10 +13,14 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 linker=$(scripts/linker.sh)
 tools=$(dirname "$linker")
 
-built=$target/${profile/#dev/debug}/warpkov
-if [[ $profile != dev ]]; then
+folder=$target/${profile/#dev/debug}
+built=$folder/warpkov
+if [[ $profile == dev ]]; then
+    cargo build --quiet --package warpkov-capi >&2
+else
     # The other linker is an argument of the last crate alone, so all others are those of `cargo build`.
     cargo rustc --profile "$profile" --package warpkov --bin warpkov -- -C linker="$linker" >&2
+    cargo build --profile "$profile" --package warpkov-capi >&2
     scripts/glibc.py "$built" "$glibc"
 fi
 version=$("$built" --version | cut -d' ' -f2)
@@ -26,12 +30,18 @@ rm -rf "${root:?}"
 mkdir -p "$root"/{bin,share/{man/man1,doc/warpkov,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}}
 program=$root/bin/warpkov
 strip -o "$program" "$built"
+if [[ $profile == dev ]]; then
+    scripts/install-c.sh "$root" "$folder/libwarpkov_c.a"
+else
+    CC=$linker scripts/install-c.sh "$root" "$folder/libwarpkov_c.a"
+    scripts/glibc.py "$root/lib/libwarpkov.so.0" "$glibc"
+fi
 "$program" man "$root/share/man/man1" >&2
 "$program" completions bash >"$root/share/bash-completion/completions/warpkov"
 "$program" completions zsh >"$root/share/zsh/site-functions/_warpkov"
 "$program" completions fish >"$root/share/fish/vendor_completions.d/warpkov.fish"
 cp README.md CHANGELOG.md LICENSE-* "$root/share/doc/warpkov"
-"$tools/bin/python" scripts/third_party.py warpkov "$root/share/doc/warpkov" "$program"
+"$tools/bin/python" scripts/third_party.py warpkov "$root/share/doc/warpkov" "$program" "$root/lib/libwarpkov.so.0"
 
 # The same sources give the same bytes. The archive of a debug build is a test's, so it is packed quickly.
 archive=$target/dist/$name.tar level=-9
@@ -47,7 +57,9 @@ trap 'rm -rf "$try"' EXIT
 # As the README unpacks it.
 mkdir "$try/prefix"
 tar -xf "$archive.xz" --strip-components=1 -C "$try/prefix"
+[[ $profile == dev ]] || scripts/test-c.sh "$try/prefix"
 cd "$try/prefix"
+[[ -e lib/libwarpkov.so && -s lib/libwarpkov.a && -s include/warpkov.h && -s lib/pkgconfig/warpkov.pc ]]
 [[ $(bin/warpkov --version) == "warpkov $version" ]]
 bin/warpkov mdp generate grid --width 16 --height 16 --out "$try/grid.json"
 bin/warpkov mdp solve "$try/grid.json" --out "$try/solution.json" >/dev/null

@@ -60,7 +60,7 @@ done
 
 # Published crates: the packages that cargo makes, beside their dependencies, take the registry's place.
 cd "$root"
-cargo package --workspace --exclude warpkov-python --exclude warpkov-models --no-verify --allow-dirty --quiet
+cargo package --workspace --exclude warpkov-python --exclude warpkov-capi --exclude warpkov-models --no-verify --allow-dirty --quiet
 libraries=()
 for manifest in {/usr,"${RUSTUP_HOME:-$HOME/.rustup}"/toolchains/*}/lib/rustlib/src/rust/library/Cargo.toml; do
     [[ ! -e $manifest ]] || libraries+=(--sync "$manifest")

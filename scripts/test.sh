@@ -35,6 +35,7 @@ step scripts/book.sh
 step scripts/ptx-report.sh
 step scripts/licences.py
 PEERS=1 step scripts/test-python.sh
+step scripts/test-c.sh
 PROFILE=dev step scripts/dist.sh >/dev/null
 step scripts/own-kernel.sh
 code=0

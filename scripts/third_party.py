@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes what a program owes to others: scripts/third_party.py PACKAGE FOLDER [PROGRAM].
+"""Writes what a program owes to others: scripts/third_party.py PACKAGE FOLDER [PROGRAM...].
 
 - THIRD-PARTY.txt: the licence of each package that is linked, with its texts;
 - COPYRIGHT-library.html: the notices of Rust's standard library;
 - sbom.cdx.json: the bill of materials, CycloneDX 1.6.
 
-With PROGRAM, checks that the bill lists each crate that a panic message in this file names. Needs cyclonedx-python-lib,
+With programs or libraries, checks that the bill lists each crate that a panic message in such a file names. Needs cyclonedx-python-lib,
 to validate the bill."""
 
 import hashlib
@@ -127,12 +127,12 @@ def main():
         sys.exit(f"the bill of materials is not CycloneDX 1.6: {error}")
     (folder / "sbom.cdx.json").write_text(text + "\n")
     print(f"{folder}: {len(linked)} packages", file=sys.stderr)
-    if len(sys.argv) > 3:
+    for program in sys.argv[3:]:
         # Sources of crates in the registry, as rustc writes them into panic messages.
         pattern = rb"/registry/src/[^/\0]+/([A-Za-z0-9_-]+)-(\d+\.\d+\.\d+[^/\0]*)/"
-        inside = {(name.decode(), version.decode()) for name, version in re.findall(pattern, Path(sys.argv[3]).read_bytes())}
+        inside = {(name.decode(), version.decode()) for name, version in re.findall(pattern, Path(program).read_bytes())}
         if not inside or inside - keys:
-            sys.exit(f"{sys.argv[3]} names crates that the bill does not: {sorted(inside - keys) or 'none found'}")
+            sys.exit(f"{program} names crates that the bill does not: {sorted(inside - keys) or 'none found'}")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,11 @@ const CHARTS: [Chart; 3] = [
 
 /// The crates, in layers: those of a layer depend on layers below, and pomdp on mdp. Each has its package, and what it holds.
 pub const CRATES: [&[(&str, &str)]; 7] = [
-    &[("warpkov", "program,\nfacade"), ("warpkov-python", "the package\nfor Python")],
+    &[
+        ("warpkov", "program,\nfacade"),
+        ("warpkov-python", "the package\nfor Python"),
+        ("warpkov-capi", "the library\nfor C"),
+    ],
     &[("warpkov-cli", "commands and their reports")],
     &[("warpkov-bench", "measurements")],
     &[

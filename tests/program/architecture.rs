@@ -197,7 +197,7 @@ impl<'a> Visit<'a> for Exports<'_> {
 }
 
 /// The crates whose modules are checked, and how many levels of modules count.
-fn crates() -> [(Source, usize); 8] {
+fn crates() -> [(Source, usize); 9] {
     [
         (Source::read("warpkov_kernels", "kernels/src"), 2),
         (Source::read("warpkov_common", "host/common"), 1),
@@ -207,6 +207,7 @@ fn crates() -> [(Source, usize); 8] {
         (Source::read("warpkov_hmm", "host/hmm"), 1),
         (Source::read("warpkov_bench", "host/bench"), 1),
         (Source::read("warpkov_cli", "host/cli"), 1),
+        (Source::read("warpkov_capi", "host/capi"), 1),
     ]
 }
 

@@ -205,9 +205,9 @@ impl Asked {
     /// The criterion for the states of `mdp`.
     fn criterion(&self, mdp: &Mdp) -> Result<Criterion, Error> {
         Ok(match self {
-            Self::Reach(goal) => Criterion::Reach { goal: states(goal, mdp)? },
+            Self::Reach(goal) => Criterion::Reach { goal: goal_states(goal, mdp)? },
             Self::Total(goal) => {
-                Criterion::TotalReward { goal: goal.as_deref().map(|goal| states(goal, mdp)).transpose()? }
+                Criterion::TotalReward { goal: goal.as_deref().map(|goal| goal_states(goal, mdp)).transpose()? }
             }
             Self::Average => Criterion::Average,
             Self::Horizon { steps, .. } => Criterion::Horizon(*steps),
@@ -308,7 +308,10 @@ fn write_steps(path: &Path, steps: &Steps, mdp: &Mdp) -> Result<(), Error> {
 /// The states that `text` describes: a union (`|` or comma) of intersections (`&`) of labels and states, by name, number or range, each
 /// possibly complemented (`!`).
 /// A label whose name is the whole text takes precedence. `label:` and `state:` resolve a label that is also the number of a state.
-fn states(text: &str, mdp: &Mdp) -> Result<Vec<u32>, Error> {
+///
+/// # Errors
+/// If a part is no label and no state of the model.
+pub fn goal_states(text: &str, mdp: &Mdp) -> Result<Vec<u32>, Error> {
     let label = |name: &str| mdp.labels().get(name).cloned().ok_or_else(|| unknown(name, mdp));
     let state = |name: &str| select::states(mdp, name).map_err(|error| Error::Usage(format!("--goal: {error}")));
     let holds = |name: &str| match (mdp.labels().get(name), name.parse::<u32>()) {
@@ -379,7 +382,7 @@ mod tests {
         let labels = [("a", vec![0, 1]), ("b", vec![1, 2]), ("a & b", vec![3])];
         let labels = labels.map(|(name, states)| (name.to_owned(), states)).into();
         let mdp = labelled(labels);
-        let found = |text: &str| states(text, &mdp).map_err(|error| error.to_string());
+        let found = |text: &str| goal_states(text, &mdp).map_err(|error| error.to_string());
         assert_eq!(found("a").unwrap(), [0, 1]);
         assert_eq!(found("a&b").unwrap(), [1]);
         assert_eq!(found("a & b").unwrap(), [3], "a label is called so");
@@ -396,7 +399,7 @@ mod tests {
         let labels = [("2", vec![0, 1]), ("3", vec![3]), ("7", vec![1])];
         let labels = labels.map(|(name, states)| (name.to_owned(), states)).into();
         let mdp = labelled(labels);
-        let found = |text: &str| states(text, &mdp).map_err(|error| error.to_string());
+        let found = |text: &str| goal_states(text, &mdp).map_err(|error| error.to_string());
         let message = "--goal: 2 is a label, of 2 states, and a state, expected label:2 or state:2";
         assert_eq!((found("2").unwrap_err(), found("3 | !2").unwrap_err()), (message.to_owned(), message.to_owned()));
         assert_eq!((found("label:2").unwrap(), found("state:2").unwrap()), (vec![0, 1], vec![2]));

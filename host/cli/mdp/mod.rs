@@ -25,6 +25,8 @@ mod solve;
 mod start;
 mod table;
 
+pub use self::criterion::goal_states;
+
 pub const EXAMPLES: &str = "\
 Examples:
   warpkov mdp generate grid --width 64 --height 64 --out - | warpkov mdp solve -
