@@ -15,7 +15,7 @@ mod file;
 pub mod generate;
 mod info;
 mod many;
-mod method;
+pub mod method;
 mod origin;
 mod policy;
 mod q;

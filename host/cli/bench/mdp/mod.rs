@@ -11,6 +11,7 @@ use super::{Error, Outcome, factor, or_default, print_json};
 use crate::common::choice::choice;
 use crate::common::number;
 use crate::common::ranks::Arguments as RankArguments;
+use crate::mdp::method::WithOptions;
 
 mod huge_grid;
 mod ranks;
@@ -40,7 +41,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
     /// Method; may be repeated [default: the methods of the publication that run on this machine, and the fastest method].
-    #[arg(long, value_parser = choice::<Method>())]
+    #[arg(long, value_parser = WithOptions, value_name = "METHOD")]
     method: Vec<Method>,
     /// Device of the methods that run on a GPU: auto, cpu, cuda:N or emulated; for --suite huge-grid also several GPUs,
     /// cuda:N,M,… or cuda:all. Other methods run on the CPU.

@@ -5,20 +5,16 @@ use std::io::Write;
 use warpkov_bench::mdp::slip_grids::{CASES, Measured, measure};
 use warpkov_mdp::options::{Method, Precision, Spmv};
 use warpkov_runtime::choose::DeviceChoice;
-use warpkov_runtime::sparse::Cusparse;
 
 use super::{Arguments, Error, Outcome, factor, or_default, print_json};
 use crate::common::progress::Steps;
 
 /// Measures grid by grid and method by method, and prints each line when its measurement ends.
 pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let methods: &[Method] = match arguments.on_gpu() {
-        false => &[Method::Serial, Method::Parallel, Method::Values],
-        // The thesis compares its kernels with cuSPARSE; it is not everywhere.
-        true if Cusparse::is_available() && arguments.device() != DeviceChoice::Emulated => {
-            &[Method::Plain, Method::Projected(Spmv::Cusparse), Method::Projected(Spmv::Own), Method::Values]
-        }
-        true => &[Method::Plain, Method::Projected(Spmv::Own), Method::Values],
+    let methods: &[Method] = if arguments.on_gpu() {
+        &[Method::Plain, Method::Projected(Spmv::Own), Method::Values]
+    } else {
+        &[Method::Serial, Method::Parallel, Method::Values]
     };
     let named = |name: &str| CASES.iter().find(|case| case.name.eq_ignore_ascii_case(name)).copied();
     let cases = arguments.cases(&CASES, named, "G1 to G6")?;
