@@ -16,7 +16,7 @@ use crate::error::{CudaError, check};
 /// # // Two streams of DEFLATE with three bytes each.
 /// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
 /// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
-/// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+/// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, alone: false, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
 /// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
 /// // `MODULES` is that of `modules!`.
 /// let baselines: Vec<u32> = MODULES.baselines.iter().map(|baseline| baseline.sm).collect();
@@ -59,7 +59,7 @@ macro_rules! modules {
 /// # // Two streams of DEFLATE with three bytes each.
 /// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
 /// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
-/// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+/// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, alone: false, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
 /// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
 /// let baseline = &MODULES.baselines[0];
 /// assert_eq!((baseline.sm, baseline.ptx, baseline.machine), (90, (8, 0), &[90][..]));
@@ -88,7 +88,7 @@ pub struct Baseline {
 /// # // Two streams of DEFLATE with three bytes each.
 /// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
 /// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
-/// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+/// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, alone: false, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
 /// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
 /// let entry: &Entry = MODULES.baselines[0].entry("axpy_f32")?;
 /// assert_eq!(entry.params, [4, 4, 8, 8]);
@@ -123,7 +123,7 @@ impl Baseline {
     /// # // Two streams of DEFLATE with three bytes each.
     /// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
     /// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
-    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, alone: false, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
     /// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
     /// let baseline = &MODULES.baselines[0];
     /// assert_eq!(baseline.entry("axpy_f32")?.name, "axpy_f32");
@@ -148,7 +148,7 @@ impl Baseline {
     /// # // Two streams of DEFLATE with three bytes each.
     /// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
     /// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
-    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, alone: false, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
     /// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
     /// let baseline = &MODULES.baselines[0];
     /// assert_eq!(baseline.text(baseline.entry("axpy_f32")?)?, "ptx");
@@ -172,7 +172,7 @@ impl Baseline {
     /// # // Two streams of DEFLATE with three bytes each.
     /// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
     /// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
-    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, alone: false, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
     /// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
     /// let baseline = &MODULES.baselines[0];
     /// assert_eq!(baseline.machine_code(baseline.entry("axpy_f32")?, 0)?, b"elf");
@@ -199,7 +199,7 @@ impl Modules {
     /// # // Two streams of DEFLATE with three bytes each.
     /// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
     /// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
-    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, alone: false, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
     /// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
     /// assert_eq!(MODULES.registers("axpy_f32", 80), None, "there is no machine code for `sm_80`");
     /// # Ok::<(), CudaError>(())
@@ -217,7 +217,7 @@ impl Modules {
     /// # // Two streams of DEFLATE with three bytes each.
     /// # static DATA: &[u8] = b"\x01\x03\x00\xfc\xffptx\x01\x03\x00\xfc\xffelf";
     /// # static ENTRIES: &[Entry] = &[Entry { name: "axpy_f32", params: &[4, 4, 8, 8], at: &[0, 8, 16] }];
-    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
+    /// # static BASELINES: &[Baseline] = &[Baseline { sm: 90, alone: false, ptx: (8, 0), machine: &[90], data: DATA, entries: ENTRIES }];
     /// # static MODULES: Modules = Modules { compiler: Ok("rustc 1.96.0"), assembler: Some(("12.9.86", (12, 9))), baselines: BASELINES };
     /// assert_eq!(MODULES.stack_bytes("axpy_f32", 80), None, "there is no machine code for `sm_80`");
     /// # Ok::<(), CudaError>(())
