@@ -244,7 +244,17 @@ impl Cusparse {
     /// The elements of `ptr` ascend from 0, those of `col` are below the number of columns. The buffers belong to this GPU.
     ///
     /// # Examples
-    /// See [`SparseMatrix`].
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # use warpkov_device::launch::*;
+    /// # fn part(gpu: &Gpu, cusparse: &Cusparse) -> Result<(), CudaError> {
+    /// let (ptr, col, val) = (gpu.upload(&[0_u32, 1])?, gpu.upload(&[0_u32])?, gpu.upload(&[0.5])?);
+    /// // SAFETY: one row with one entry, in column 0.
+    /// let matrix = unsafe { cusparse.matrix::<f64>([1, 1], &ptr, &col, &val) }?;
+    /// assert_eq!(matrix.entries(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub unsafe fn matrix<'b, T: SparseNumber>(
         &'b self,
         extent: [usize; 2],
@@ -329,7 +339,14 @@ impl<T: SparseNumber> SparseMatrix<'_, T> {
     /// If a vector is shorter than the matrix, or beside other operations ([`Device::beside`]): products share memory.
     ///
     /// # Examples
-    /// See [`SparseMatrix`].
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # fn part(p: &SparseMatrix<f64>, v: &GpuBuffer<f64>, r: &GpuBuffer<f64>, next: &mut GpuBuffer<f64>) -> Result<(), CudaError> {
+    /// // V' = r + 0.9 P V.
+    /// p.multiply_add(0.9, v, r, next)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn multiply_add(
         &self,
         alpha: T,

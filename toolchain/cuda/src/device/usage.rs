@@ -87,7 +87,9 @@ impl Usage {
     /// process takes longer.
     ///
     /// # Examples
-    /// See [`Usage`].
+    /// ```
+    /// warpkov_cuda::Usage::measure();
+    /// ```
     pub fn measure() {
         ON.store(true, Ordering::Relaxed);
     }
@@ -95,7 +97,11 @@ impl Usage {
     /// What was measured so far.
     ///
     /// # Examples
-    /// See [`Usage`].
+    /// ```
+    /// // No GPU was opened.
+    /// let usage = warpkov_cuda::Usage::so_far();
+    /// assert!(usage.kernels.is_empty() && usage.joules.is_none());
+    /// ```
     #[must_use]
     pub fn so_far() -> Self {
         let found = found();
