@@ -1,10 +1,31 @@
-//! Comparisons of a device's results with the expected ones.
+//! Comparisons of a device's results with the expected ones, and cases in processes of their own.
 
+use std::env;
 use std::fmt::Debug;
+use std::process::Command;
 
 use warpkov::runtime::Precise;
 
 use crate::Outcome;
+
+/// The variable of a process that runs one case alone.
+const ALONE: &str = "WARPKOV_TEST_ALONE";
+
+/// Whether this process runs one case [alone].
+pub fn is_alone() -> bool {
+    env::var_os(ALONE).is_some()
+}
+
+/// Runs the case `name` in a process of its own, with these variables.
+pub fn alone(name: &str, variables: &[(&str, &str)]) -> Outcome {
+    let mut child = Command::new(env::current_exe()?);
+    let run = child.args(["--exact", name, "--nocapture"]).env(ALONE, "1").envs(variables.iter().copied()).output()?;
+    let said = String::from_utf8_lossy(&run.stdout);
+    match run.status.success() && said.contains("1 passed") {
+        true => Ok(()),
+        false => Err(format!("{variables:?}: {said}{}", String::from_utf8_lossy(&run.stderr)).into()),
+    }
+}
 
 /// Checks that all elements are equal.
 pub fn same<T: PartialEq + Debug>(what: &str, got: &[T], expected: &[T]) -> Outcome {

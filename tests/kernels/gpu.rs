@@ -1,6 +1,5 @@
 //! Properties of real GPUs only: events, graphs, limits, and exhaustion of memory.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
@@ -15,7 +14,7 @@ use warpkov_runtime::gpu;
 use warpkov_runtime::gpu::{CudaError, Foreign, Gpu, MODULES, Usage};
 use warpkov_runtime::sparse::Cusparse;
 
-use crate::check::same;
+use crate::check::{alone, is_alone, same};
 use crate::{Outcome, Suite};
 
 pub fn add(suite: &mut Suite) {
@@ -41,24 +40,10 @@ fn opened(device: &AnyDevice) -> Result<&Gpu, Failed> {
 const NEW: &str = "new_kernels";
 const USED: &str = "used_gpus";
 
-/// The variable of a child process.
-const ALONE: &str = "WARPKOV_TEST_ALONE";
-
-/// Runs a case in a process of its own, with these variables.
-fn alone(device: &str, case: &str, variables: &[(&str, &str)]) -> Outcome {
-    let case = format!("{device}::{case}");
-    let mut again = Command::new(std::env::current_exe()?);
-    let output = again.args([&case, "--exact"]).env(ALONE, "1").envs(variables.iter().copied()).output()?;
-    match output.status.success() && String::from_utf8_lossy(&output.stdout).contains("1 passed") {
-        true => Ok(()),
-        false => Err(format!("{variables:?}: {}", String::from_utf8_lossy(&output.stdout)).into()),
-    }
-}
-
 /// Launches, memory and energy are measured, in a process that has opened no GPU before.
 fn used(device: &str) -> Outcome {
-    if std::env::var_os(ALONE).is_none() {
-        return alone(device, USED, &[]);
+    if !is_alone() {
+        return alone(&format!("{device}::{USED}"), &[]);
     }
     Usage::measure();
     let ordinal = device.trim_start_matches("cuda:").parse()?;
@@ -116,14 +101,14 @@ fn cusparse(gpu: &Gpu, precision: Precision) -> Outcome {
 
 /// Captures the first launch of a kernel, as machine code and as PTX, in a child process that has loaded no kernel.
 fn new_kernels(gpu: &Gpu, device: &str) -> Outcome {
-    if std::env::var_os(ALONE).is_some() {
+    if is_alone() {
         return captured(gpu);
     }
     let machine = Gpu::list(&MODULES)?
         .iter()
         .any(|info| device == format!("cuda:{}", info.ordinal) && info.machine_code.is_some());
     for code in ["ptx", "machine"].into_iter().take(1 + usize::from(machine)) {
-        alone(device, NEW, &[("WARPKOV_CODE", code)])?;
+        alone(&format!("{device}::{NEW}"), &[("WARPKOV_CODE", code)])?;
     }
     Ok(())
 }

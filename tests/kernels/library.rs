@@ -9,7 +9,7 @@ use warpkov_device::print::captured;
 use warpkov_kernels::library;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
-use crate::check::same;
+use crate::check::{self, same};
 use crate::random::Random;
 use crate::{Outcome, Suite};
 
@@ -314,18 +314,11 @@ fn shifted(device: &AnyDevice, _: usize) -> Outcome {
 /// A kernel that stops ends the use of a GPU by the process, and other cases get its lines: on a GPU, another process runs the case, and this
 /// one has nothing more to do.
 fn alone(device: &AnyDevice, case: &str) -> Result<Option<()>, Failed> {
-    const ALONE: &str = "WARPKOV_TEST_ALONE";
-    let AnyDevice::Gpu(gpu) = device else { return Ok(Some(())) };
-    if std::env::var_os(ALONE).is_some() {
-        return Ok(Some(()));
-    }
-    let name = format!("cuda:{}::{case}", gpu.ordinal());
-    let mut child = std::process::Command::new(std::env::current_exe()?);
-    let run = child.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").output()?;
-    let said = String::from_utf8_lossy(&run.stdout);
-    match run.status.success() && said.contains("1 passed") {
-        true => Ok(None),
-        false => Err(format!("{said}{}", String::from_utf8_lossy(&run.stderr)).into()),
+    match device {
+        AnyDevice::Gpu(gpu) if !check::is_alone() => {
+            check::alone(&format!("cuda:{}::{case}", gpu.ordinal()), &[]).map(|()| None)
+        }
+        _ => Ok(Some(())),
     }
 }
 

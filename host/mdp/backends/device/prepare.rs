@@ -132,12 +132,9 @@ impl<'m> Layout<'m> for SweepLayout<'m> {
         // Keep 1/32 free, because the driver rounds allocations up.
         let room = free - free / 32;
         let (mut streaming, (parts, at_a_time)) = match options.precision {
-            Precision::F32 => {
-                Streaming::within::<f32>(layout, room).map(|streaming| (streaming.parts::<f32>(), streaming))
-            }
-            _ => Streaming::within::<f64>(layout, room).map(|streaming| (streaming.parts::<f64>(), streaming)),
-        }
-        .map(|(parts, streaming)| (streaming, parts))?;
+            Precision::F32 => in_parts::<f32>(layout, room)?,
+            _ => in_parts::<f64>(layout, room)?,
+        };
         let (needed, free) = (size(needed), size(free));
         streaming.why = format!(
             "the model takes {needed} of {free} free: streamed through in {parts} parts, {at_a_time} at a time,"
@@ -167,6 +164,13 @@ impl<'m> Layout<'m> for SweepLayout<'m> {
             (precision, wide) => by_types!(precision, wide, values(self, device, ranks, options)),
         }
     }
+}
+
+/// The layout in parts that fit into `room`, with the number of parts and the number of those on the device at a time.
+fn in_parts<T: Precise>(layout: SweepLayout, room: u64) -> Option<(Streaming, (usize, usize))> {
+    let streaming = Streaming::within::<T>(layout, room)?;
+    let parts = streaming.parts::<T>();
+    Some((streaming, parts))
 }
 
 fn bytes_of<T: Precise, O: Offset>(layout: &SweepLayout) -> u64 {
