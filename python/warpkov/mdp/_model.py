@@ -41,8 +41,8 @@ class Model(Process):
 
     The model has states s in {0 ... S-1}, a number of actions for each state, probabilities P(s'|s, a),
     rewards R(s, a, s') and a discount factor gamma in [0, 1]. Models are validated and cannot be changed. A model works
-    in the memory of the values that it is made of, where their types permit, and of indices that are read-only: do not
-    change this memory. Other indices are copied.
+    in the memory of read-only arrays (``array.flags.writeable = False``), where their types permit: do not change this
+    memory through another array. Arrays that can be written are copied.
 
     The parameters are those of `warpkov.mdp.solve`, which describes the shapes.
 
@@ -656,7 +656,7 @@ class _Shape:
         if self.actions == 1:
             return _arrays(found[0], name)
         indptr, indices, data = _warpkov.interleave([_arrays(matrix, name) for matrix in found], name)
-        return _own(np.asarray(indptr)), _own(np.asarray(indices)), np.asarray(data)
+        return _own(np.asarray(indptr)), _own(np.asarray(indices)), _own(np.asarray(data))
 
     def per_row(self, values: Any, name: str) -> np.ndarray:
         """Numbers of shape (S, A), or (L,), one for each row."""
@@ -753,7 +753,7 @@ def _compressed(
         np.remainder(places, width, out=places)
         indices[at:end] = places
         at = end
-    return _own(indptr), _own(indices), data
+    return _own(indptr), _own(indices), _own(data)
 
 
 def _own(array: np.ndarray) -> np.ndarray:
@@ -810,4 +810,4 @@ def _rows(arrays: CSR, keep: np.ndarray) -> CSR:
     counts = lengths(indptr)
     entries = np.repeat(keep, counts)
     kept = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.uint64)
-    return _own(kept), _own(np.ascontiguousarray(indices[entries])), np.ascontiguousarray(data[entries])
+    return _own(kept), _own(indices[entries]), _own(data[entries])

@@ -162,10 +162,10 @@ def solve(
 
     Notes
     -----
-    The solver works in the memory of `P` and `R` if they are CSR matrices of SciPy in the order "sas" (or
-    with indices in ascending order) with int32 indices, int64 row pointers and float64 data; row pointers of
-    int32 are copied, and so are writable indices and row pointers. Do not change values meanwhile, nor the
-    memory of read-only indices through another array. Python's other threads run during a solve.
+    The solver works in the memory of `P` and `R` if they are read-only CSR matrices of SciPy in the order "sas"
+    (or with indices in ascending order) with int32 indices, int64 row pointers and float64 data. Arrays that can be
+    written are copied, and so are row pointers of int32. Do not change the memory of read-only arrays through
+    another array. Python's other threads run during a solve.
 
     Arrays of PyTorch, CuPy and JAX may take the place of dense NumPy arrays. Those in the memory of a GPU
     are copied to the host, where models are validated.
