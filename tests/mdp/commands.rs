@@ -476,6 +476,7 @@ fn divided_methods_agree_with_the_sequential_one() {
     for method in ["modified", "plain", "gauss-seidel"] {
         fails(folder.path(), &[&table[..], &["--method", method]].concat(), 2, &[method, "measures", "block-divided"]);
     }
+    fails(folder.path(), &[&table[..], &["--connected"]].concat(), 2, &["--connected belongs to --suite slip-grids"]);
     let on_cpu = [&table[..], &["--method", "block-divided", "--device", "cpu"]].concat();
     fails(folder.path(), &on_cpu, 2, &["block-divided", "needs a GPU"]);
     for suite in ["huge-grid", "scaling", "ranks"] {
@@ -824,7 +825,7 @@ fn texts_are_read_compressed_and_through_pipes() {
 
 /// Every command that writes files: (arguments, output option, extension). The inputs are those of
 /// [`folder_with_inputs`], or absent.
-const WRITERS: [(&str, &str, &str); 22] = [
+const WRITERS: [(&str, &str, &str); 26] = [
     ("mdp solve grid.json", "--out", "json"),
     ("mdp solve grid.json", "--out", "csv"),
     ("mdp solve grid.json", "--out", "npy"),
@@ -836,6 +837,10 @@ const WRITERS: [(&str, &str, &str); 22] = [
     ("mdp convert grid.json", "", "P.bin"),
     ("mdp generate forest", "--out", "json"),
     ("bench mdp --suite scaling --device emulated --largest 100 --runs 1", "--plot", "svg"),
+    ("bench mdp --case G1 --method values --device cpu --runs 1", "--plot", "svg"),
+    ("bench mdp --suite table-6.1 --case GW-64x64x1 --method sequential --runs 1", "--plot", "svg"),
+    ("bench pomdp --suite backups --device cpu --size 4 --runs 1", "--plot", "svg"),
+    ("bench hmm --suite figures --case 4x3x5 --device cpu --runs 2", "--plot", "svg"),
     ("pomdp solve tiger.pomdp --quiet", "--out", "alpha"),
     ("pomdp solve tiger.pomdp --quiet", "--plot", "svg"),
     ("pomdp convert tiger.pomdp", "", "json"),
