@@ -21,7 +21,7 @@ use warpkov_mdp::solve::place::Placement;
 
 /// A published time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Published {
+pub struct PublishedTime {
     /// The method.
     pub method: &'static str,
     /// The hardware.
@@ -44,7 +44,7 @@ pub struct Case {
     /// γ.
     pub gamma: f64,
     /// Tables 5.5 and 5.7: serial, plain, and projected on four GPUs.
-    pub source: [Published; 6],
+    pub source: [PublishedTime; 6],
 }
 
 /// The six grids. All have slip 0.1 and seed 42.
@@ -58,8 +58,8 @@ pub const CASES: [Case; 6] = [
 ];
 
 const fn case(name: &'static str, side: u32, walls: f64, obstacles: f64, gamma: f64, source_ms: [f64; 6]) -> Case {
-    const fn published(method: &'static str, device: &'static str, milliseconds: f64) -> Published {
-        Published { method, device, milliseconds }
+    const fn published(method: &'static str, device: &'static str, milliseconds: f64) -> PublishedTime {
+        PublishedTime { method, device, milliseconds }
     }
     let [serial, plain, l40s, v100, l4, h100] = source_ms;
     let source = [
@@ -93,13 +93,13 @@ impl Case {
 
     /// The published time of a method, on the last GPU of the table.
     #[must_use]
-    pub fn published(&self, method: Method) -> Option<Published> {
+    pub fn published(&self, method: Method) -> Option<PublishedTime> {
         self.source.into_iter().rfind(|published| published.method == method.name())
     }
 
     /// Tables 5.6 and 5.8: the published speed-up over the serial version.
     #[must_use]
-    pub fn speed_up(&self, published: &Published) -> f64 {
+    pub fn speed_up(&self, published: &PublishedTime) -> f64 {
         self.source[0].milliseconds / published.milliseconds
     }
 }

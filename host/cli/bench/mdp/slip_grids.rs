@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use warpkov_bench::mdp::slip_grids::{CASES, Case, Measured, Published, figures, measure};
+use warpkov_bench::mdp::slip_grids::{CASES, Case, Measured, PublishedTime, figures, measure};
 use warpkov_mdp::options::{Method, Precision, Spmv};
 use warpkov_runtime::choose::DeviceChoice;
 
@@ -131,7 +131,7 @@ fn write_line(out: &mut impl Write, width: usize, measured: &Measured) -> std::i
 fn write_source(out: &mut impl Write, cases: &[Case]) -> std::io::Result<()> {
     let Some(Case { source, .. }) = cases.first() else { return Ok(()) };
     writeln!(out, "\nAydin (2025), Tables 5.5 to 5.8: milliseconds, and speed-ups over serial\n")?;
-    for name in [|published: &Published| published.method, |published: &Published| published.device] {
+    for name in [|published: &PublishedTime| published.method, |published: &PublishedTime| published.device] {
         write!(out, "{:<4}", if name(&source[0]) == source[0].method { "grid" } else { "" })?;
         for published in source {
             write!(out, " {:>16}", name(published))?;
