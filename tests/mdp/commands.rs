@@ -1281,7 +1281,30 @@ fn models_larger_than_the_device_are_streamed_through_it() {
         assert_eq!(report["converged"], true);
         succeeds(folder.path(), &["mdp", "compare", "whole.json", "parts.json"]);
     }
-    fails(folder.path(), &solve("slices", "25000", &[]), 3, &["error: the model needs", "25000 bytes"]);
+    fails(
+        folder.path(),
+        &solve("slices", "25000", &[]),
+        3,
+        &["error: the model needs", "25000 bytes", "a smaller problem"],
+    );
+    fails(folder.path(), &solve("rows", "128KiB", &[]), 3, &["error: the model needs", "no option storage"]);
+    // Policies are improved on the host; in f64, P^π takes at most 1600 · 5 · 12 bytes.
+    let by = |method, memory, rest: &[&'static str]| {
+        let how = ["--device", "emulated", "--precision", "f64", "--theta", "1e-9", "--device-memory", memory];
+        [&["mdp", "solve", "grid.safetensors", "--method", method][..], &how, rest].concat()
+    };
+    for method in ["projected", "modified", "krylov"] {
+        let output = succeeds(folder.path(), &by(method, "320KiB", &["--json", "--out", "host.json"]));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let notes = report["notes"].to_string();
+        assert!(notes.contains("policies are improved on") && report["converged"] == true, "{notes}");
+        succeeds(folder.path(), &by(method, "1GiB", &["--quiet", "--out", "device.json"]));
+        succeeds(folder.path(), &["mdp", "compare", "device.json", "host.json"]);
+        fails(folder.path(), &by(method, "64KiB", &[]), 3, &["error: the model needs"]);
+    }
+    for method in ["plain", "result-divided", "block-divided"] {
+        fails(folder.path(), &by(method, "320KiB", &[]), 3, &["method values, which streams the model"]);
+    }
     fails(folder.path(), &solve("slices", "1e3GB", &[]), 2, &["KiB"]);
 }
 
