@@ -215,6 +215,25 @@ pub struct BlockDivided {
     /// U_c > 0, in units of V: weight of update recency against value change in the priority. Larger values update a
     /// thread's states more evenly.
     pub update_constant: f64,
+    /// A thread for each action of a state, in place of one for the state, if a block has so many: the source's hybrid with Result Divided
+    /// Iteration. With one state per thread.
+    pub by_action: bool,
+    /// Which states are a block.
+    pub grouping: Grouping,
+}
+
+choice! {
+    /// How [`Method::BlockDivided`] divides the states into blocks.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Grouping {
+        /// Tiles of the grid; without a grid, runs of consecutive states.
+        #[default]
+        Tiles = "tiles",
+        /// Runs of states in the reverse order of Cuthill and McKee, which puts states near their successors.
+        Rcm = "rcm",
+        /// Parts that few transitions leave, by METIS, if it is built in.
+        Metis = "metis",
+    }
 }
 
 impl BlockDivided {
@@ -226,12 +245,14 @@ impl BlockDivided {
         buffering: false,
         states_per_thread: 1,
         update_constant: 0.1,
+        by_action: false,
+        grouping: Grouping::Tiles,
     };
 }
 
 impl BlockDivided {
-    /// These parameters with one of them set: `block=16x8`, `sweeps-per-launch=8`, `buffering`, `states-per-thread=2` or
-    /// `update-constant=0.1`.
+    /// These parameters with one of them set: `block=16x8`, `sweeps-per-launch=8`, `buffering`, `states-per-thread=2`,
+    /// `update-constant=0.1`, `by-action` or `grouping=rcm`.
     fn with(mut self, option: &str) -> Result<Self, String> {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let count = |text: &str| text.parse().ok().filter(|&count: &u32| count > 0);
@@ -242,6 +263,12 @@ impl BlockDivided {
             }
             "sweeps-per-launch" => {
                 self.sweeps_per_launch = count(value).ok_or("sweeps-per-launch: expected a count, at least 1")?;
+            }
+            "by-action" if !option.contains('=') => self.by_action = true,
+            "by-action" => return Err("by-action takes no value".to_owned()),
+            "grouping" => {
+                self.grouping =
+                    Grouping::of_name(value).ok_or_else(|| format!("grouping: {}", Grouping::expected()))?;
             }
             "" => return Err("expected an option after : and each comma, as in block-divided:block=16x8".to_owned()),
             "buffering" if !option.contains('=') => self.buffering = true,
@@ -256,7 +283,8 @@ impl BlockDivided {
             }
             _ => {
                 return Err(format!(
-                    "there is no option {name}, expected block, sweeps-per-launch, buffering, states-per-thread or update-constant"
+                    "there is no option {name}, expected block, sweeps-per-launch, buffering, states-per-thread, update-constant, by-action \
+                     or grouping"
                 ));
             }
         }
@@ -291,7 +319,7 @@ impl FromStr for Method {
 pub(super) const MAX_PLACES: u32 = u32::MAX - (1 << 16);
 
 /// Invalid [`BlockDivided`] parameters.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidBlocks {
     /// The block does not have 1 to 1024 threads.
     #[error("blocks of {width} × {height} threads, expected 1 to 1024 threads")]
@@ -310,6 +338,12 @@ pub enum InvalidBlocks {
     /// The update constant is not finite and above 0.
     #[error("an update constant of {0}, expected a finite number above 0")]
     UpdateConstant(f64),
+    /// A thread per action and several states per thread.
+    #[error("by-action has one state per thread, found {0}")]
+    ByAction(u32),
+    /// METIS does not divide the states.
+    #[error("{0}")]
+    Metis(String),
     /// The blocks have more places than the kernels can index.
     #[error(
         "blocks of {width} × {height} states have {places} places for {states} states, expected at most {MAX_PLACES}"

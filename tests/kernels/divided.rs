@@ -10,7 +10,7 @@ use warpkov::mdp::baselines::divided::{BlockIteration, Division, ResultIteration
 use warpkov::mdp::certificate::certify;
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::{Mdp, NO_ACTION};
-use warpkov::mdp::options::{BlockDivided, Limits, Target};
+use warpkov::mdp::options::{BlockDivided, Grouping, Limits, Target};
 use warpkov::mdp::solution::Status;
 use warpkov::mdp::solve::loops::{policy_iteration, to_the_end, value_iteration};
 use warpkov::runtime::Precise;
@@ -46,7 +46,7 @@ pub fn add(suite: &mut Suite) {
     }
 }
 
-/// Every enhancement alone and all together; blocks with and without a partial warp; blocks of one thread.
+/// Every enhancement alone and all together; a thread per action, and other groups of states; blocks with and without a partial warp; blocks of one thread.
 fn variants() -> Vec<BlockDivided> {
     let plain = BlockDivided::PLAIN;
     let small = BlockDivided { width: 4, height: 2, sweeps_per_launch: 3, ..plain };
@@ -59,6 +59,9 @@ fn variants() -> Vec<BlockDivided> {
         BlockDivided { buffering: true, states_per_thread: 2, ..prioritizing },
         BlockDivided { width: 5, height: 3, states_per_thread: 5, sweeps_per_launch: 1, ..prioritizing },
         BlockDivided { width: 1, height: 1, sweeps_per_launch: 4, buffering: true, ..plain },
+        BlockDivided { by_action: true, ..plain },
+        BlockDivided { by_action: true, buffering: true, ..small },
+        BlockDivided { grouping: Grouping::Rcm, ..small },
     ]
 }
 

@@ -464,6 +464,9 @@ fn divided_methods_agree_with_the_sequential_one() {
         ("values:buffering", "method values has no options"),
         ("projected:buffering", "expected projected:spmv=own or projected:spmv=cusparse"),
         ("projected:spmv=mkl", "spmv: expected one of own, cusparse"),
+        ("block-divided:by-action=4", "by-action takes no value"),
+        ("block-divided:by-action,states-per-thread=2", "by-action has one state per thread, found 2"),
+        ("block-divided:grouping=hexagons", "grouping: expected one of tiles, rcm, metis"),
         ("projected:spmv=cusparse", "method projected:spmv=cusparse needs a GPU"),
         ("blok-divided:buffering", "a similar value exists: 'block-divided'"),
     ] {
@@ -479,7 +482,9 @@ fn divided_methods_agree_with_the_sequential_one() {
     fails(folder.path(), &[&table[..], &["--connected"]].concat(), 2, &["--connected belongs to --suite slip-grids"]);
     let on_cpu = [&table[..], &["--method", "block-divided", "--device", "cpu"]].concat();
     fails(folder.path(), &on_cpu, 2, &["block-divided", "needs a GPU"]);
-    for suite in ["huge-grid", "scaling", "ranks"] {
+    let sizes = ["bench", "mdp", "--suite", "block-sizes", "--device", "cpu"];
+    fails(folder.path(), &sizes, 2, &["needs a GPU, or --device emulated"]);
+    for suite in ["block-sizes", "huge-grid", "scaling", "ranks"] {
         let other = ["bench", "mdp", "--suite", suite, "--method", "values"];
         fails(folder.path(), &other, 2, &["--method belongs to --suite slip-grids or table-6.1"]);
     }

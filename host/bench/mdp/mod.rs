@@ -1,5 +1,6 @@
 //! Benchmarks of the sources: their models, measured per method, next to the published results.
 
+pub mod block_sizes;
 pub mod huge_grid;
 pub mod plot;
 pub mod ranks;

@@ -27,8 +27,8 @@ pub struct Contender {
 
 const PLAIN: BlockDivided = BlockDivided::PLAIN;
 
-/// The compared methods. The first is the baseline; the last two are not in the source.
-pub const CONTENDERS: [Contender; 9] = [
+/// The compared methods. The first is the baseline; a thread per action is future work of the source, and the last two are not in it.
+pub const CONTENDERS: [Contender; 10] = [
     contender("sequential", Method::Sequential, true),
     contender("all cores", Method::Values, true),
     contender("result-divided", Method::ResultDivided, false),
@@ -36,6 +36,7 @@ pub const CONTENDERS: [Contender; 9] = [
     blocks("+ buffering", BlockDivided { buffering: true, ..PLAIN }),
     blocks("+ prioritizing", BlockDivided { states_per_thread: 2, ..PLAIN }),
     blocks("+ both", BlockDivided { buffering: true, states_per_thread: 2, ..PLAIN }),
+    blocks("+ by action", BlockDivided { by_action: true, ..PLAIN }),
     contender("values", Method::Values, false),
     contender("projected", Method::Projected(Spmv::Own), false),
 ];

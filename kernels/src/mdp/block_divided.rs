@@ -125,30 +125,43 @@ impl<T: Real, O: Offset> Model<T, O> {
     /// Bellman backup: the largest Q-factor; 0 without actions.
     #[inline(always)]
     fn backup(self, position: usize, values: Shared<T>) -> T {
+        self.largest(position, values, 0, 1)
+    }
+
+    /// The largest Q-factor of the actions `lane`, `lane` + `lanes`, …; without any, 0 for lane 0 and else −∞.
+    #[inline(always)]
+    fn largest(self, position: usize, values: Shared<T>, lane: u32, lanes: u32) -> T {
         let actions = self.blocks.actions.get(position);
+        let stride = self.blocks.stride as usize;
         let mut row = self.blocks.first_row.get(position).to_usize();
         let mut entry = self.blocks.first_entry.get(position).to_usize();
-        let mut value = 0.0;
+        let mut value = if lane == 0 { 0.0 } else { f64::NEG_INFINITY };
         let mut action = 0;
+        let mut own = lane;
         while action < actions {
             let mut left = self.blocks.length.get(row);
-            let mut expected = 0.0;
-            while left > 0 {
-                let place = self.blocks.place.get(entry);
-                let successor = if place < self.blocks.resident {
-                    values.get(place)
-                } else {
-                    self.v_old.get((place - self.blocks.resident) as usize)
-                };
-                expected = math::fma(self.blocks.prob.get(entry).to_f64(), successor.to_f64(), expected);
-                entry += self.blocks.stride as usize;
-                left -= 1;
+            if action < own {
+                entry += left as usize * stride;
+            } else {
+                let mut expected = 0.0;
+                while left > 0 {
+                    let place = self.blocks.place.get(entry);
+                    let successor = if place < self.blocks.resident {
+                        values.get(place)
+                    } else {
+                        self.v_old.get((place - self.blocks.resident) as usize)
+                    };
+                    expected = math::fma(self.blocks.prob.get(entry).to_f64(), successor.to_f64(), expected);
+                    entry += stride;
+                    left -= 1;
+                }
+                let q = math::fma(self.blocks.gamma, expected, self.blocks.reward.get(row).to_f64());
+                if action == lane || q > value {
+                    value = q;
+                }
+                own += lanes;
             }
-            let q = math::fma(self.blocks.gamma, expected, self.blocks.reward.get(row).to_f64());
-            if action == 0 || q > value {
-                value = q;
-            }
-            row += self.blocks.stride as usize;
+            row += stride;
             action += 1;
         }
         T::from_f64(value)
@@ -256,5 +269,86 @@ pub fn sweep_blocks<T: Real, O: Offset>(
         v.new.set(position, value);
         change.set(position, model.change(position, value));
         cell += threads;
+    }
+}
+
+/// `sweeps` sweeps over every block of states, with `lanes` threads for each state: the hybrid with Result Divided Iteration that the
+/// source proposes in chapter 7.
+///
+/// - *Mathematics*: as [`sweep_blocks`] with one state per thread, whose values have the same bits.
+/// - *Thread mapping*: one thread block per block of states; thread l · `cells` + c computes the Q-factors of the actions l, l + `lanes`, … of
+///   cell c, and the first `cells` threads take the largest. Neighbouring threads read interleaved rows of neighbouring states.
+/// - *Shared memory*: in elements of T, dynamic: `resident` values, and a Q-factor per thread.
+/// - *Barriers*: two per sweep, and one. *Deterministic*: yes. *Valid result in*: `v.new` and `change`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `cells` | scalar | states per block, ≥ 1 |
+/// | `lanes` | scalar | threads per state, ≥ 1 |
+/// | `sweeps` | scalar | sweeps |
+/// | `blocks` | [`Blocks`], `cells` cells per block | |
+/// | `extremes` | [`Extremes`] | |
+/// | `v` | positions, [`Iterates`] | reward |
+/// | `change` | positions | ΔV, reward or NaN |
+///
+/// *Launch*: one block per block of states.
+#[kernel(
+    T = [f32, f64], O = [u32, u64],
+    requires(
+        cells >= 1,
+        lanes >= 1,
+        shape.block == cells * lanes,
+        blocks.holds(shape.grid, cells),
+        v.holds(shape.grid * cells),
+        change.len() >= shape.grid * cells,
+        shape.shared >= (blocks.resident + cells * lanes) * size_of::<T>(),
+        shape.grid.x == shape.grid,
+        shape.dimensions <= 2,
+    )
+)]
+pub fn sweep_actions<T: Real, O: Offset>(
+    cells: u32,
+    lanes: u32,
+    sweeps: u32,
+    blocks: Blocks<T, O>,
+    extremes: Extremes,
+    v: Iterates<T>,
+    change: GlobalMut<T>,
+) {
+    if extremes.met() {
+        return;
+    }
+    let model = Model { blocks, v_old: v.old };
+    let t = thread::index_in_block();
+    let (cell, lane) = (t % cells, t / cells);
+    let position = thread::block_idx_x() as usize * cells as usize + cell as usize;
+    let values = model.load(cells);
+    let factors = blocks.resident;
+    let mut sweep = 0;
+    while sweep < sweeps {
+        values.set(factors + t, model.largest(position, values, lane, lanes));
+        // All threads have read the values of the previous sweep.
+        thread::sync_threads();
+        if lane == 0 {
+            let mut value = values.get(factors + cell);
+            let mut other = cell + cells;
+            while other < cells * lanes {
+                let q = values.get(factors + other);
+                if q > value {
+                    value = q;
+                }
+                other += cells;
+            }
+            values.set(cell, value);
+        }
+        thread::sync_threads();
+        sweep += 1;
+    }
+    if lane == 0 {
+        let value = values.get(cell);
+        v.new.set(position, value);
+        change.set(position, model.change(position, value));
     }
 }

@@ -14,6 +14,7 @@ use crate::common::number;
 use crate::common::ranks::Arguments as RankArguments;
 use crate::mdp::method::WithOptions;
 
+mod block_sizes;
 mod huge_grid;
 mod ranks;
 mod scaling;
@@ -30,6 +31,7 @@ Examples:
   warpkov bench mdp --device cuda:0 --case G6 --method projected --precision f32 --runs 9
   warpkov bench mdp --method serial --method projected --method values --connected --plot slip-grids.svg
   warpkov bench mdp --suite table-6.1 --case GW-1024x1024x4
+  warpkov bench mdp --suite block-sizes --case GW-256x256x4 --plot blocks.svg
   warpkov bench mdp --suite huge-grid --side 10000 --gamma 0.99
   warpkov bench mdp --suite huge-grid --side 100000 --device cuda:all
   warpkov bench mdp --suite scaling --largest 1e8 --plot scaling.svg
@@ -97,6 +99,8 @@ enum MdpSuite {
     /// 6.2 (speed-ups), and section 6.3 (locality).
     #[value(name = "table-6.1")]
     Table61,
+    /// Block Divided Iteration on the same grid worlds by the size of blocks and the sweeps between them.
+    BlockSizes,
     /// A slip grid, generated, solved and certified on the device.
     HugeGrid,
     /// Time of a sweep of value iteration against the size of the model.
@@ -116,11 +120,13 @@ impl Arguments {
         }
         let has_methods = matches!(self.suite, MdpSuite::SlipGrids | MdpSuite::Table61);
         let method = (!self.method.is_empty() && !has_methods).then_some(("--method", "slip-grids or table-6.1"));
-        let has_cases = has_methods || self.suite == MdpSuite::Scaling;
-        let plot = (!self.plot.is_empty() && !has_cases).then_some(("--plot", "slip-grids, table-6.1 or scaling"));
+        let has_cases = has_methods || matches!(self.suite, MdpSuite::Scaling | MdpSuite::BlockSizes);
+        let plot = (!self.plot.is_empty() && !has_cases)
+            .then_some(("--plot", "slip-grids, table-6.1, block-sizes or scaling"));
         let connected = self.connected && self.suite != MdpSuite::SlipGrids;
         let connected = connected.then_some(("--connected", "slip-grids"));
-        let case = (!self.case.is_empty() && !has_cases).then_some(("--case", "slip-grids, table-6.1 or scaling"));
+        let case = (!self.case.is_empty() && !has_cases)
+            .then_some(("--case", "slip-grids, table-6.1, block-sizes or scaling"));
         match foreign.or(method).or(case).or(plot).or(connected) {
             Some((name, suite)) => Err(Error::Usage(format!("{name} belongs to --suite {suite}"))),
             None => Ok(()),
@@ -171,5 +177,6 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         MdpSuite::Ranks => ranks::run(arguments, out),
         MdpSuite::SlipGrids => slip_grids::run(arguments, out),
         MdpSuite::Table61 => table_6_1::run(arguments, out),
+        MdpSuite::BlockSizes => block_sizes::run(arguments, out),
     }
 }

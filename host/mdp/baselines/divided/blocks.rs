@@ -5,7 +5,7 @@ use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Device, Dim3, Shape};
-use warpkov_kernels::mdp::block_divided::{BlocksArgs, sweep_blocks};
+use warpkov_kernels::mdp::block_divided::{BlocksArgs, sweep_actions, sweep_blocks};
 use warpkov_kernels::mdp::model::IteratesArgs;
 
 use super::Extremes;
@@ -13,6 +13,7 @@ use super::layout::{Division, Layout};
 use crate::backend::{Backups, GreedySweeps, SWEEPS_PER_ROUND, State, Stop};
 use crate::certificate::greedy;
 use crate::model::Mdp;
+use crate::options::BlockDivided;
 use warpkov_runtime::Precise;
 
 /// A model in block layout in device memory.
@@ -92,7 +93,11 @@ impl<'d, T: Precise, O: Offset> BlockIteration<'d, T, O> {
     pub fn new(device: &'d AnyDevice, model: &'d Mdp, division: &'d Division) -> Result<Self, DeviceError> {
         let layout: Layout<T, O> = division.layout(model);
         let places = layout.actions.len();
-        let threads = Dim3 { x: division.parameters.width, y: division.parameters.height, z: 1 };
+        let BlockDivided { width, height, by_action, .. } = division.parameters;
+        let threads = match by_action {
+            true => Dim3 { x: division.cells, y: division.lanes, z: 1 },
+            false => Dim3 { x: width, y: height, z: 1 },
+        };
         let shape = Shape::new(division.blocks, threads).with_shared(division.shared_bytes::<T>());
         let (t, o) = (size_of::<T>(), size_of::<O>());
         let bytes = (layout.reward.len() + layout.prob.len()) * (4 + t)
@@ -167,6 +172,25 @@ impl<T: Precise, O: Offset> GreedySweeps for BlockIteration<'_, T, O> {
         let done = extremes.run_until(device, stop, launches, self.expected, |extremes, turn, launch| {
             let sweeps = per_launch.min(max_sweeps - launch * per_launch);
             let (v_old, v_new) = if launch % 2 == 0 { (&*v, &mut *v_new) } else { (&*v_new, &mut *v) };
+            let iterates = IteratesArgs { old: v_old, new: v_new };
+            if parameters.by_action {
+                let (cells, lanes) = (division.cells, division.lanes);
+                // SAFETY: as below.
+                unsafe {
+                    sweep_actions(
+                        *device,
+                        *shape,
+                        cells,
+                        lanes,
+                        sweeps,
+                        blocks.args(),
+                        extremes.args(turn),
+                        iterates,
+                        change,
+                    )?;
+                }
+                return extremes.take(device, division.places(), change, turn);
+            }
             // SAFETY: `Division::layout` built the arrays from an `Mdp`, whose columns are below |S|, so every
             // place is in bounds. V, V_new and `change` have one element per place.
             unsafe {
@@ -178,7 +202,7 @@ impl<T: Precise, O: Offset> GreedySweeps for BlockIteration<'_, T, O> {
                     parameters.update_constant,
                     blocks.args(),
                     extremes.args(turn),
-                    IteratesArgs { old: v_old, new: v_new },
+                    iterates,
                     change,
                 )?;
             }

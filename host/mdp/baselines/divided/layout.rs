@@ -5,10 +5,11 @@ use warpkov_common::parallel;
 use warpkov_device::device::Offset;
 
 use super::EXTREMES;
+use crate::analysis::partition::by_metis;
+use crate::analysis::reorder::Order;
 use crate::backends::device::layouts::rows::checked_offset;
 use crate::model::Mdp;
-use crate::options::BlockDivided;
-use crate::options::{InvalidBlocks, MAX_PLACES};
+use crate::options::{BlockDivided, Grouping, InvalidBlocks, MAX_PLACES};
 use warpkov_runtime::Precise;
 
 /// Bytes of shared memory that every GPU provides per block without opt-in.
@@ -22,6 +23,16 @@ const CHUNK: usize = 128 * SLICE;
 
 /// Marks a place without a state.
 const EMPTY: u32 = u32::MAX;
+
+/// Position of each state: block · places per block + place in the block.
+enum Places {
+    /// That of its number.
+    Runs,
+    /// Tiles of a grid: its columns, and tiles per tile row.
+    Tiles(u32, u32),
+    /// As listed.
+    Listed(Vec<u32>),
+}
 
 /// A division of the states into blocks with equal numbers of places.
 pub struct Division {
@@ -37,8 +48,10 @@ pub struct Division {
     truncated: usize,
     /// Number of nonzeros of the model.
     entries: u64,
-    /// Columns of the grid and number of tiles per tile row, if blocks are tiles of a grid.
-    tiles: Option<(u32, u32)>,
+    /// Threads of each state.
+    pub(super) lanes: u32,
+    /// Where the states are.
+    places: Places,
     /// State at each position.
     pub(super) states: Vec<u32>,
     /// First row and first entry of each slice of adjacent positions, and the totals.
@@ -48,8 +61,45 @@ pub struct Division {
     stride: usize,
 }
 
+/// The positions of the states in blocks of `cells` places, without a grid.
+fn grouped(model: &Mdp, grouping: Grouping, cells: u32) -> Result<Places, InvalidBlocks> {
+    let states = model.states();
+    let order = match grouping {
+        Grouping::Tiles => return Ok(Places::Runs),
+        Grouping::Rcm => Order::rcm(model).old().to_vec(),
+        Grouping::Metis => {
+            let borders = (0..states.div_ceil(cells)).map(|block| u64::from(block * cells));
+            let borders: Vec<u64> = borders.chain([states.into()]).collect();
+            let Some(of_state) = by_metis(model, &borders, false).map_err(InvalidBlocks::Metis)?.parts else {
+                return Ok(Places::Runs);
+            };
+            // What a part has beyond the places of a block goes where other parts leave some.
+            let mut parts = vec![Vec::new(); borders.len() - 1];
+            let mut others = Vec::new();
+            for (state, part) in (0..states).zip(of_state) {
+                let part = &mut parts[part as usize];
+                if part.len() < cells as usize { part.push(state) } else { others.push(state) }
+            }
+            let mut positions = vec![EMPTY; states as usize];
+            for (first, part) in (0..).step_by(cells as usize).zip(&mut parts) {
+                let room = cells as usize - part.len();
+                part.extend(others.split_off(others.len().saturating_sub(room)));
+                for (position, &state) in (first..).zip(part.iter()) {
+                    positions[state as usize] = position;
+                }
+            }
+            return Ok(Places::Listed(positions));
+        }
+    };
+    let mut positions = vec![EMPTY; states as usize];
+    for (position, state) in (0..).zip(order) {
+        positions[state as usize] = position;
+    }
+    Ok(Places::Listed(positions))
+}
+
 impl Division {
-    /// Divides the states into tiles of the grid, or into runs of consecutive states if the model has no grid.
+    /// Divides the states as `parameters` say.
     ///
     /// # Errors
     /// [`InvalidBlocks`].
@@ -66,9 +116,14 @@ impl Division {
         if !(update_constant > 0.0 && update_constant.is_finite()) {
             return Err(InvalidBlocks::UpdateConstant(update_constant));
         }
+        if parameters.by_action && states_per_thread > 1 {
+            return Err(InvalidBlocks::ByAction(states_per_thread));
+        }
+        let lanes = if parameters.by_action { model.choices().max().clamp(1, 1024 / threads) } else { 1 };
         let cells = threads * states_per_thread;
         let rows = height * states_per_thread;
-        let across = model.grid().map(|grid| (grid.width, grid.width.div_ceil(width), grid.height.div_ceil(rows)));
+        let grid = model.grid().filter(|_| parameters.grouping == Grouping::Tiles);
+        let across = grid.map(|grid| (grid.width, grid.width.div_ceil(width), grid.height.div_ceil(rows)));
         let blocks = match across {
             Some((_, across, down)) => u64::from(across) * u64::from(down),
             None => u64::from(model.states().div_ceil(cells)),
@@ -81,7 +136,11 @@ impl Division {
             parameters,
             cells,
             blocks: blocks as u32,
-            tiles: across.map(|(columns, across, _)| (columns, across)),
+            lanes,
+            places: match across {
+                Some((columns, across, _)) => Places::Tiles(columns, across),
+                None => grouped(model, parameters.grouping, cells)?,
+            },
             buffers: vec![Vec::new(); blocks as usize],
             truncated: 0,
             entries: model.transitions().nnz() as u64,
@@ -111,7 +170,11 @@ impl Division {
     /// The position of a state: block · places per block + place in the block.
     #[must_use]
     pub fn position(&self, state: u32) -> u32 {
-        let Some((columns, across)) = self.tiles else { return state };
+        let (columns, across) = match &self.places {
+            Places::Runs => return state,
+            Places::Listed(positions) => return positions[state as usize],
+            &Places::Tiles(columns, across) => (columns, across),
+        };
         let (width, height) = (self.parameters.width, self.cells / self.parameters.width);
         let (x, y) = (state % columns, state / columns);
         (y / height * across + x / width) * self.cells + y % height * width + x % width
@@ -186,9 +249,14 @@ impl Division {
         })
     }
 
-    /// Elements of shared memory for the block's own states: values, plus eligibility data for prioritizing.
+    /// Elements of shared memory for the block's own states: values, plus eligibility data for prioritizing, or Q-factors.
     fn own_elements(&self) -> usize {
-        self.cells as usize * if self.parameters.states_per_thread > 1 { 3 } else { 1 }
+        self.cells as usize
+            * match &self.parameters {
+                BlockDivided { by_action: true, .. } => 1 + self.lanes as usize,
+                BlockDivided { states_per_thread: 1, .. } => 1,
+                _ => 3,
+            }
     }
 
     /// Outside values that fit in shared memory beside the block's own; in elements of 8 bytes, so that it is
