@@ -1010,7 +1010,8 @@ pub fn slices<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     let Observations::Symbols(observed) = sequences.observations() else { return Ok(()) };
     let Emissions::Categorical { probs, .. } = model.emissions() else { return Ok(()) };
     let by_symbol: Vec<f64> = (0..v * n).map(|at| probs[at % n * v + at / n]).collect();
-    let (emissions, transitions) = (device.upload(&of::<T>(&by_symbol))?, device.upload(&of::<T>(model.transitions()))?);
+    let (emissions, transitions) =
+        (device.upload(&of::<T>(&by_symbol))?, device.upload(&of::<T>(model.transitions()))?);
     let (start, end) = (device.upload(&of::<T>(model.start()))?, device.upload(&of::<T>(&vec![1.0; n]))?);
     let symbols: Vec<u32> = (0..4 * m).map(|at| observed[at % m * 4 + at / m]).collect();
     let symbols = device.upload(&symbols)?;
@@ -1123,10 +1124,10 @@ fn long_by_slices<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     let mut random = Random::new(42);
     let models = [random.hmm(3, 4, true)];
     let sequences = random.observed(&[200, 10_000, 9_000], 4);
-    let mut batch =
-        Batch::<T>::new(device, &sequences, Limits { method: ForwardMethod::Slices, ..Limits::default() })?;
+    let mut batch = Batch::<T>::new(device, &sequences, Limits { method: ForwardMethod::Slices, ..Limits::default() })?;
     batch.set_models(&models)?;
-    let (found, expected) = (batch.log_likelihoods()?.remove(0), Exact::new(&models[0]).log_likelihoods(&sequences, &[0, 1, 2]));
+    let (found, expected) =
+        (batch.log_likelihoods()?.remove(0), Exact::new(&models[0]).log_likelihoods(&sequences, &[0, 1, 2]));
     same("possible", &[expected[1].is_finite(), expected[1] < -5000.0], &[true; 2])?;
     close("ln P(O)", &found, &expected, 0.0, if T::WIDE { 1e-12 } else { 1e-6 })
 }

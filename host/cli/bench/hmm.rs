@@ -213,7 +213,8 @@ fn write_header(out: &mut impl Write, suite: HmmSuite) -> std::io::Result<()> {
 }
 
 fn write_line(out: &mut impl Write, row: &Row) -> std::io::Result<()> {
-    let Measured { case: Case { states, sequences, steps }, operation, method, scan, precision, times, .. } = &row.measured;
+    let Measured { case: Case { states, sequences, steps }, operation, method, scan, precision, times, .. } =
+        &row.measured;
     let by = match (method, scan) {
         (ForwardMethod::Slices, _) => "slices",
         (ForwardMethod::Fused, true) => "scan",

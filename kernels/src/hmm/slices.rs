@@ -55,7 +55,7 @@ pub fn start_rows<'m, 'n, T: Real>(sequences: Len<'m>, states: Len<'n>, start: I
 ///
 /// - *Mathematics*: `c[m][j]` ← `c[m][j]` · 2^−e, `exponents[m]` ← `exponents[m]` + e.
 /// - *Thread mapping*: a block per sequence; a thread per state, and a block reduction.
-/// - *Shared memory*: 64 words, static. *Barriers*: two. *Deterministic*: yes. *Valid result in*: `c` and `exponents`.
+/// - *Shared memory*: 33 numbers, static. *Barriers*: four. *Deterministic*: yes. *Valid result in*: `c` and `exponents`.
 /// - *Bytes*: 2·M·N elements.
 ///
 /// | parameter | shape | range or unit |
@@ -77,7 +77,7 @@ pub fn scale_rows<'m, 'n, T: Real>(
         for own in m.cells(states) {
             largest = f64::max(largest, c.get(&own).to_f64());
         }
-        let largest = block::reduce_all(largest, 0.0, f64::max);
+        let largest = block::broadcast(block::reduce(largest, 0.0, f64::max), 0);
         let biased = (high(largest) >> 20) as i32;
         let e = if biased == 0 { 0 } else { (biased - BIAS as i32 - top(T::WIDE)).max(-1000) };
         for own in m.cells(states) {

@@ -34,7 +34,9 @@ pub enum UnfitForSlices {
     #[error("the method slices takes one device, and there are {0} ranks: they can have the method fused")]
     Ranks(u32),
     /// The model emits vectors.
-    #[error("the method slices is for models that emit symbols: for models that emit numbers there is the method fused")]
+    #[error(
+        "the method slices is for models that emit symbols: for models that emit numbers there is the method fused"
+    )]
     Vectors,
     /// The products of TF32 are those of tensor cores.
     #[error("the method slices uses no tensor cores: expected the precision f32 or f64, or the method fused")]
