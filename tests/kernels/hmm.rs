@@ -1121,9 +1121,8 @@ fn by_slices<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
 
 /// 10 000 steps: P(O) is e^−10⁴ and less.
 fn long_by_slices<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
-    let mut random = Random::new(42);
-    let models = [random.hmm(3, 4, true)];
-    let sequences = random.observed(&[200, 10_000, 9_000], 4);
+    let models = [Uniform { states: 3, kind: Kind::Symbols(4), ends: true, seed: 42 }.generate()?];
+    let sequences = Random::new(42).observed(&[200, 10_000, 9_000], 4);
     let mut batch = Batch::<T>::new(device, &sequences, Limits { method: ForwardMethod::Slices, ..Limits::default() })?;
     batch.set_models(&models)?;
     let (found, expected) =
