@@ -26,6 +26,9 @@ use warpkov_runtime::gpu::CudaError;
 /// V in all cases.
 pub const SYMBOLS: u32 = 16;
 
+/// Maximum number of slices whose launches are recorded as one graph: it has four nodes for each.
+const RECORDED_SLICES: u32 = 1 << 14;
+
 /// N states, M sequences of T steps each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Case {
@@ -142,8 +145,9 @@ pub enum BenchError {
 from_devices!(BenchError);
 
 /// Measures an operation at a place, on sequences cut as `scan` says. The CPU and [`ForwardMethod::Slices`] cut no sequences, and have
-/// f32 in place of TF32. A GPU launches all kernels of the operation as one graph. Each step of training begins with the model of the step
-/// before. `method` is that of [`Operation::Forward`] on a device; other operations, and the CPU, have one method.
+/// f32 in place of TF32. A GPU launches all kernels of the operation as one graph, but for more than 2¹⁴ slices. Each step of training
+/// begins with the model of the step before. `method` is that of [`Operation::Forward`] on a device; other operations, and the CPU, have
+/// one method.
 ///
 /// # Errors
 /// Those of the device, except a lack of memory: that is a result.
@@ -216,7 +220,8 @@ fn time_on_device<T: Precise>(
     // The first run allocates the memory of all runs.
     launch(&mut batch, operation)?;
     device.synchronize()?;
-    let graph = device.capture(|| launch(&mut batch, operation))?;
+    let recorded = limits.method == ForwardMethod::Fused || work.case.steps <= RECORDED_SLICES;
+    let graph = if recorded { device.capture(|| launch(&mut batch, operation))? } else { None };
     let mut again = || match &graph {
         // SAFETY: the batch with all buffers of the graph is alive, and the same launches are valid again.
         Some(graph) => unsafe { device.launch_graph(graph) },
