@@ -38,14 +38,11 @@ pub struct Setup<'a> {
 impl Setup<'_> {
     /// Checks that the method can run here, by models of the shape of `model`.
     fn check_method(&self, model: &Hmm) -> Result<(), UnfitForSlices> {
-        match (self.method, self.place, model.emissions()) {
-            (ForwardMethod::Fused, ..) => Ok(()),
-            (_, Place::Cpu, _) => Err(UnfitForSlices::Cpu),
-            (_, _, Emissions::Gaussian { .. }) => Err(UnfitForSlices::Vectors),
-            _ if self.comm.size() > 1 => Err(UnfitForSlices::Ranks(self.comm.size())),
-            _ if self.precision == Precision::Tf32 => Err(UnfitForSlices::Tf32),
-            _ if self.scan == Scan::Always => Err(UnfitForSlices::Scan),
-            (ForwardMethod::Slices, ..) => Ok(()),
+        self.method.check(matches!(self.place, Place::Cpu), self.precision, self.scan)?;
+        match (self.method, model.emissions(), self.comm.size()) {
+            (ForwardMethod::Fused, ..) | (_, Emissions::Categorical { .. }, 1) => Ok(()),
+            (_, Emissions::Gaussian { .. }, _) => Err(UnfitForSlices::Vectors),
+            (_, _, ranks) => Err(UnfitForSlices::Ranks(ranks)),
         }
     }
 

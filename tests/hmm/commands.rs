@@ -830,6 +830,8 @@ fn score_by_slices() {
         error(&format!("{files} --device cpu")),
         "error: the method slices needs a GPU or the emulator as its device: on a CPU there is the method fused\n"
     );
+    // Before any file is read.
+    assert_eq!(error("score none.json none.txt --device cpu"), error(&format!("{files} --device cpu")));
     assert_eq!(
         error("score vectors.json vectors.csv --device emulated"),
         "error: the method slices is for models that emit symbols: for models that emit numbers there is the method fused\n"

@@ -7,7 +7,7 @@ use serde::Serialize;
 use warpkov_bench::hmm::figures::{self, Line, published};
 use warpkov_bench::hmm::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure};
 use warpkov_common::choice::Choice;
-use warpkov_hmm::backends::device::{ForwardMethod, Scan, UnfitForSlices};
+use warpkov_hmm::backends::device::{ForwardMethod, Scan};
 use warpkov_hmm::options::Precision;
 use warpkov_hmm::place::Error as HmmError;
 use warpkov_runtime::choose::{DeviceChoice, Place};
@@ -173,19 +173,21 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
 
 /// Checks that the other arguments permit the method slices.
 fn check_slices(arguments: &Arguments, place: &Place) -> Result<(), Error> {
-    let other = arguments.operation.iter().find(|&&operation| operation != Operation::Forward);
-    let only_slices = !arguments.method.contains(&ForwardMethod::Fused);
-    let unfit = match (place, other) {
-        (Place::Cpu, _) => UnfitForSlices::Cpu,
-        (_, Some(other)) => {
-            let message = format!("--method slices is for --operation forward: {other} has the method fused");
-            return Err(Error::Usage(message));
+    let on_cpu = matches!(place, Place::Cpu);
+    for precision in or_default(&arguments.precision, &[Precision::F64]) {
+        // The scan is for the method fused, if that is measured too.
+        let fused = arguments.method.contains(&ForwardMethod::Fused);
+        for scan in if fused { vec![Scan::Never] } else { or_default(&arguments.scan, &[Scan::Never]) } {
+            ForwardMethod::Slices.check(on_cpu, precision, scan).map_err(HmmError::from)?;
         }
-        _ if arguments.precision.contains(&Precision::Tf32) => UnfitForSlices::Tf32,
-        _ if arguments.scan.contains(&Scan::Always) && only_slices => UnfitForSlices::Scan,
-        _ => return Ok(()),
-    };
-    Err(HmmError::from(unfit).into())
+    }
+    match arguments.operation.iter().find(|&&operation| operation != Operation::Forward) {
+        None => Ok(()),
+        Some(other) => {
+            let message = format!("--method slices is for --operation forward: {other} has the method fused");
+            Err(Error::Usage(message))
+        }
+    }
 }
 
 fn write_header(out: &mut impl Write, suite: HmmSuite) -> std::io::Result<()> {

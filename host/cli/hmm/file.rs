@@ -194,6 +194,13 @@ impl Source {
         Err(Error::Usage(problem.to_owned()))
     }
 
+    /// Checks that the other arguments permit a method of the forward recursion.
+    pub fn check_method(&self, method: ForwardMethod) -> Result<(), Error> {
+        let Compute { device, precision, scan } = self.compute.clone();
+        let on_cpu = device == Devices::One(DeviceChoice::Cpu);
+        Ok(method.check(on_cpu, precision, scan).map_err(place::Error::from)?)
+    }
+
     /// Reads model and sequences, on every rank.
     pub fn read(&self, ranks: &Ranks) -> Result<Given, Error> {
         let devices = ranks.agree(ranks.devices(&self.compute.device))?;

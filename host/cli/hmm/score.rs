@@ -52,6 +52,7 @@ impl TryFrom<Arguments> for Options {
 
     fn try_from(Arguments { source, method, out, to, json }: Arguments) -> Result<Self, Error> {
         source.check()?;
+        source.check_method(method)?;
         let output = Output::new(out, to, json, ScoreFormat::Csv)?;
         Ok(Self { source, method, output })
     }

@@ -7,9 +7,11 @@ use warpkov_kernels::hmm::{entry, normal, power};
 use warpkov_runtime::Precise;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
+use crate::backends::device::chunks::Scan;
 use crate::backends::device::model::{Models, symbols};
 use crate::backends::device::packing::Packing;
 use crate::model::{Emissions, Hmm};
+use crate::options::Precision;
 
 choice! {
     /// How a device computes ln P(O). Other results of the recursions have one method.
@@ -46,19 +48,35 @@ pub enum UnfitForSlices {
     Scan,
 }
 
+impl ForwardMethod {
+    /// Checks that the method can compute on this kind of device, in this precision, with this use of the scan.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn check(self, on_cpu: bool, precision: Precision, scan: Scan) -> Result<(), UnfitForSlices> {
+        match self {
+            Self::Fused => Ok(()),
+            Self::Slices if on_cpu => Err(UnfitForSlices::Cpu),
+            Self::Slices if precision == Precision::Tf32 => Err(UnfitForSlices::Tf32),
+            Self::Slices if scan == Scan::Always => Err(UnfitForSlices::Scan),
+            Self::Slices => Ok(()),
+        }
+    }
+}
+
 /// The [kernels](warpkov_kernels::hmm::slices) with the models and the memory that they work in. A slice has the
 /// sequences that have this step: by their [packing](Packing), the first ones.
 ///
 /// Rows are scaled by powers of two, and a sequence of which a number may have underflowed has the likelihood NaN.
 pub struct Slices<T: Precise> {
-    models: Vec<Tables<T>>,
+    models: Vec<PerModel<T>>,
     /// C and W, M × N.
     c: AnyBuffer<T>,
     w: AnyBuffer<T>,
 }
 
 /// A model, and what is computed by it.
-struct Tables<T: Precise> {
+struct PerModel<T: Precise> {
     states: u32,
     symbols: u32,
     /// The probabilities, in rows of N elements.
@@ -77,7 +95,7 @@ impl<T: Precise> Slices<T> {
         let m = packing.lengths.len();
         let tables = models.iter().map(|model| {
             let n = model.states() as usize;
-            Ok(Tables {
+            Ok(PerModel {
                 states: model.states(),
                 symbols: symbols(model) as u32,
                 probabilities: Models::probabilities(device, std::slice::from_ref(model), n)?,
@@ -99,7 +117,7 @@ impl<T: Precise> Slices<T> {
         observed: &AnyBuffer<u32>,
     ) -> Result<(), DeviceError> {
         let Self { models, c, w } = self;
-        for Tables { states, symbols, probabilities, least, exponents, likelihoods } in models {
+        for PerModel { states, symbols, probabilities, least, exponents, likelihoods } in models {
             let (n, v) = (*states, *symbols);
             let elements = |live: u32| {
                 let grid = Dim3 { x: n.div_ceil(32), y: live.div_ceil(8).min(u32::from(u16::MAX)), z: 1 };
