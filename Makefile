@@ -8,7 +8,7 @@ help: ## list the targets
 setup: ## install what the build needs: the device compiler, and ptxas to make machine code
 	@scripts/setup.sh
 
-demo: setup ## solve a 512 x 512 grid world and draw it, into target/demo
+demo: setup ## solve a maze and draw it, into target/demo
 	@scripts/demo.sh
 
 book: setup ## build the book with its search and the API, into target/book/html, and check it in a browser

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use warpkov_device::launch::Device;
 
+use warpkov_common::plot::panels::{Panel, Panels};
 use warpkov_common::random::{below, draw, random, unit};
 use warpkov_mdp::model::{Choices, Csr, MdpParts};
 use warpkov_pomdp::alpha::AlphaVectors;
@@ -361,6 +362,34 @@ impl Rate {
         let each = 2.0 * f64::from(self.states) * self.vectors as f64;
         self.rows.map(|rows| rows as f64 * each / self.seconds / 1e12)
     }
+}
+
+/// Whole runs: the time of each model, and the gap of its bounds relative to the lower one.
+#[must_use]
+pub fn figures_of_runs(all: &[Run]) -> Panels {
+    let mut seconds = Panel::new("seconds", true);
+    let mut gaps = Panel::new("gap between the bounds, relative to the lower one", true);
+    for run in all {
+        seconds.add("to read", false, run.case, run.read);
+        seconds.add("to solve", false, run.case, run.solve);
+        gaps.add("gap", false, run.case, (run.upper - run.lower) / run.lower.abs());
+    }
+    Panels { title: "Point-based solves".to_owned(), panels: vec![seconds, gaps] }
+}
+
+/// Backups: their rate, and that of the operations of the dense products.
+#[must_use]
+pub fn figures_of_rates(all: &[Rate]) -> Panels {
+    let mut backups = Panel::new("backups per second", true);
+    let mut operations = Panel::new("TFLOP/s", true);
+    for rate in all {
+        let case = format!("{} states", rate.states);
+        backups.add(&rate.product, false, &case, rate.per_second());
+        if let Some(teraflops) = rate.teraflops() {
+            operations.add(&rate.product, false, &case, teraflops);
+        }
+    }
+    Panels { title: "Backups".to_owned(), panels: vec![backups, operations] }
 }
 
 /// The median.

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::analysis::graph::Graph;
 use super::analysis::guards::{Purpose, Warning, inspect};
 use super::model::{Csr, Mdp, Objective};
 use warpkov_common::guard::write_warnings;
@@ -30,8 +31,12 @@ pub struct Info {
     transitions: Rows,
     rewards: Rewards,
     grid: Option<Geometry>,
+    /// States that have no way to the goal: the states with the label "goal", else the goal of the grid. Walls do not count.
+    cannot_reach_goal: Option<usize>,
     /// Bytes of the arrays in memory.
     bytes: usize,
+    /// Bytes of P and R as dense matrices of `f64`, S·A × S, at most 2⁶⁴ − 1.
+    dense_bytes: u64,
     /// What looks wrong, the most serious first.
     warnings: Vec<Warning>,
 }
@@ -131,10 +136,29 @@ impl From<&Mdp> for Info {
             transitions: Rows::with_ends(p, mdp.ends()),
             rewards,
             grid,
+            cannot_reach_goal: cannot_reach_goal(mdp),
+            dense_bytes: dense_bytes(p, mdp.states()).saturating_add(match r.nnz() {
+                0 => size_of_val(&mdp.action_rewards()[..]) as u64,
+                _ => dense_bytes(r, mdp.states()),
+            }),
             bytes: bytes(p) + bytes(r) + size_of_val(&mdp.ends()[..]) + size_of_val(&mdp.action_rewards()[..]),
             warnings: inspect(mdp, Purpose::default()),
         }
     }
+}
+
+/// Number of states without a way to the goal, walls not counted; `None` without a goal.
+fn cannot_reach_goal(mdp: &Mdp) -> Option<usize> {
+    let (grid, label) = (mdp.grid(), mdp.labels().get("goal"));
+    let mut goal = vec![false; mdp.states() as usize + 1];
+    match (label, grid) {
+        (Some(states), _) => states.iter().for_each(|&state| goal[state as usize] = true),
+        (None, Some(grid)) => goal[grid.goal as usize] = true,
+        (None, None) => return None,
+    }
+    let walls = grid.map_or(0, |grid| grid.walls.len());
+    let reached = Graph::new(mdp).can_reach(&goal, |_| true).contains;
+    Some(reached[..goal.len() - 1].iter().filter(|&&reached| !reached).count().saturating_sub(walls))
 }
 
 /// Least and largest value; none of no values.
@@ -150,6 +174,12 @@ pub fn bytes(matrix: &Csr) -> usize {
     size_of_val(&matrix.row_ptr()[..]) + size_of_val(&matrix.col()[..]) + size_of_val(&matrix.val()[..])
 }
 
+/// Bytes of a matrix of `f64` with so many columns if its zeros were stored, at most 2⁶⁴ − 1.
+#[must_use]
+pub fn dense_bytes(matrix: &Csr, columns: u32) -> u64 {
+    (matrix.rows() as u64).saturating_mul(u64::from(columns)).saturating_mul(size_of::<f64>() as u64)
+}
+
 /// Writes the lines of the discount factor and, of costs, of the objective.
 ///
 /// # Errors
@@ -162,12 +192,17 @@ pub fn write_objective(out: &mut dyn Write, gamma: f64, objective: Objective) ->
     }
 }
 
-/// Writes the line of the memory of a model.
+/// Writes the line of the memory of a model, as it is stored and as dense matrices.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_memory(out: &mut dyn Write, bytes: usize) -> io::Result<()> {
-    writeln!(out, "Memory           {:.1} MiB", bytes as f64 / (1u64 << 20) as f64)
+pub fn write_memory(out: &mut dyn Write, bytes: usize, dense: u64) -> io::Result<()> {
+    let text = |bytes: f64| match bytes / f64::from(1 << 20) {
+        mebibytes if mebibytes < 1024.0 => format!("{mebibytes:.1} MiB"),
+        mebibytes if mebibytes < 1024.0 * 1024.0 => format!("{:.1} GiB", mebibytes / 1024.0),
+        mebibytes => format!("{:.1} TiB", mebibytes / (1024.0 * 1024.0)),
+    };
+    writeln!(out, "Memory           {}; dense, {}", text(bytes as f64), text(dense as f64))
 }
 
 impl Report for Info {
@@ -187,7 +222,9 @@ impl Report for Info {
             transitions,
             rewards,
             grid,
+            cannot_reach_goal,
             bytes,
+            dense_bytes,
             warnings,
         } = self;
         writeln!(out, "States (S)       {states}")?;
@@ -216,7 +253,11 @@ impl Report for Info {
             writeln!(out, "  walls          {walls}")?;
             writeln!(out, "  obstacles      {obstacles}")?;
         }
-        write_memory(out, *bytes)?;
+        if let Some(count @ 1..) = cannot_reach_goal {
+            let states = *states as usize - grid.as_ref().map_or(0, |grid| grid.walls);
+            writeln!(out, "Goal             {count} of {states} states have no way to it")?;
+        }
+        write_memory(out, *bytes, *dense_bytes)?;
         write_warnings(out, warnings)
     }
 }

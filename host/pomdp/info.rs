@@ -10,7 +10,7 @@ use warpkov_common::names::{distribution, name, named};
 use warpkov_common::parameters::SUM_TOLERANCE;
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
-use warpkov_mdp::info::{Rows, range, write_memory, write_objective};
+use warpkov_mdp::info::{Rows, dense_bytes, range, write_memory, write_objective};
 use warpkov_mdp::model::Objective;
 
 /// Size, structure and memory of a model.
@@ -39,6 +39,8 @@ pub struct Info {
     transition_rewards: bool,
     /// Bytes of the arrays in memory.
     bytes: usize,
+    /// Bytes of T and O as dense matrices of `f64`, at most 2⁶⁴ − 1.
+    dense_bytes: u64,
     /// What looks wrong.
     warnings: Vec<Warning>,
 }
@@ -61,6 +63,8 @@ impl From<&Pomdp> for Info {
             rewards: range(&model.expected_rewards()),
             transition_rewards: process.rewards().nnz() > 0,
             bytes: model.bytes(),
+            dense_bytes: dense_bytes(process.transitions(), model.states())
+                .saturating_add(dense_bytes(model.observations(), model.observation_count())),
             warnings: warnings(model),
         }
     }
@@ -272,7 +276,7 @@ impl Report for Info {
             let kind = if self.transition_rewards { ", of transitions" } else { "" };
             writeln!(out, "Rewards r(s, a)  {least} to {largest}{kind}")?;
         }
-        write_memory(out, self.bytes)?;
+        write_memory(out, self.bytes, self.dense_bytes)?;
         write_warnings(out, &self.warnings)
     }
 }

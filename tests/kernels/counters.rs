@@ -11,6 +11,7 @@ use warpkov::mdp::backends::device::PolicyLayout;
 use warpkov_device::emulator::Emulator;
 use warpkov_device::emulator::profile::{KernelProfile, Operation, Profiler};
 
+use crate::mdp::Tested;
 use crate::random::Random;
 use crate::{Outcome, hmm, lessons, mdp, pomdp};
 
@@ -32,8 +33,9 @@ pub fn launches(device: &AnyDevice) -> Outcome {
     pomdp::half_tensor_core(device, 1)?;
     pomdp::dense_products::<f32>(device, 1, 2e-6)?;
     let model = Random::new(12).mdp(90, 4, 5, 0.9);
-    for layout in [None, Some(PolicyLayout::Slices), Some(PolicyLayout::Rows { lanes: 8 })] {
-        mdp::sweeps::<f32, u32>(device, &model, layout)?;
+    let projected = [PolicyLayout::Slices, PolicyLayout::Rows { lanes: 8 }].map(Tested::Projected);
+    for tested in [Tested::Plain].into_iter().chain(projected) {
+        mdp::sweeps::<f32, u32>(device, &model, tested)?;
     }
     Ok(())
 }

@@ -69,8 +69,16 @@ enum Which {
 }
 
 /// The cases that take seconds under emulation.
-const LONG: [&str; 7] =
-    ["plain::", "slip_grid::", "table_5_3::", "evaluate_rows::", "projected::", "modified::", "counters"];
+const LONG: [&str; 8] = [
+    "plain::",
+    "slip_grid::",
+    "table_5_3::",
+    "evaluate_rows::",
+    "projected::",
+    "projected_on_host::",
+    "modified::",
+    "counters",
+];
 
 /// The orders of threads of the suite.
 const ORDERS: [Schedule; 3] = [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(0x5eed)];

@@ -31,6 +31,7 @@ pub fn add(suite: &mut Suite) {
         "improve": improvement,
         "plain": plain_solves,
         "projected": projected_solves,
+        "projected_on_host": solves_on_host,
         "greedy": greedy_sweeps,
         "modified": modified_solves,
         "slip_grid": slip_grid,
@@ -38,16 +39,29 @@ pub fn add(suite: &mut Suite) {
     }
 }
 
-/// The backend under test for a layout of P^π; `None` is the plain one.
-fn backend<'d, T: Precise, O: Offset>(
-    device: &'d AnyDevice,
-    model: &Mdp,
-    layout: Option<PolicyLayout>,
-) -> Result<Box<dyn Evaluate<Error = DeviceError> + 'd>, DeviceError> {
-    Ok(match layout {
-        None => Box::new(BlockPerState::<T, O>::new(device, model)?),
-        Some(layout) => Box::new(Projected::<T, O>::new(device, model, layout)?),
-    })
+/// A backend under test.
+#[derive(Clone, Copy, Debug)]
+pub enum Tested {
+    /// A block per state.
+    Plain,
+    /// P^π gathered on the device, in this layout.
+    Projected(PolicyLayout),
+    /// P^π gathered on the host.
+    OnHost,
+}
+
+impl Tested {
+    fn backend<'d, T: Precise, O: Offset>(
+        self,
+        device: &'d AnyDevice,
+        model: &'d Mdp,
+    ) -> Result<Box<dyn Evaluate<Error = DeviceError> + 'd>, DeviceError> {
+        Ok(match self {
+            Self::Plain => Box::new(BlockPerState::<T, O>::new(device, model)?),
+            Self::Projected(layout) => Box::new(Projected::<T, O>::new(device, model, layout)?),
+            Self::OnHost => Box::new(Projected::<T, O>::on_host(device, model)?),
+        })
+    }
 }
 
 const LAYOUTS: [PolicyLayout; 6] = [
@@ -65,8 +79,8 @@ fn tolerance<T: Precise>(model: &Mdp) -> f64 {
 }
 
 /// Evaluates the first policy, then the improved policies. Values and residuals must agree with the CPU.
-pub fn sweeps<T: Precise, O: Offset>(device: &AnyDevice, model: &Mdp, layout: Option<PolicyLayout>) -> Outcome {
-    let mut tested = backend::<T, O>(device, model, layout)?;
+pub fn sweeps<T: Precise, O: Offset>(device: &AnyDevice, model: &Mdp, tested: Tested) -> Outcome {
+    let mut tested = tested.backend::<T, O>(device, model)?;
     let mut reference = cpu::Serial::<f64>::new(model);
     for sweeps in [1, 2, 40] {
         let got = tested.evaluate(0.0, sweeps)?;
@@ -102,17 +116,17 @@ fn models(scale: usize) -> Vec<Mdp> {
 }
 
 fn plain_sweeps<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
-    models(scale).iter().try_for_each(|model| sweeps::<T, O>(device, model, None))
+    models(scale).iter().try_for_each(|model| sweeps::<T, O>(device, model, Tested::Plain))
 }
 
 fn slice_sweeps<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
-    models(scale).iter().try_for_each(|model| sweeps::<T, O>(device, model, Some(PolicyLayout::Slices)))
+    models(scale).iter().try_for_each(|model| sweeps::<T, O>(device, model, Tested::Projected(PolicyLayout::Slices)))
 }
 
 fn row_sweeps<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     for model in models(scale) {
         for layout in &LAYOUTS[1..] {
-            sweeps::<T, O>(device, &model, Some(*layout))?;
+            sweeps::<T, O>(device, &model, Tested::Projected(*layout))?;
         }
     }
     Ok(())
@@ -127,10 +141,10 @@ fn improvement<T: Precise, O: Offset>(device: &AnyDevice, _: usize) -> Outcome {
         let (transitions, rewards) = (csr(vec![1.0; 6]).unwrap(), csr([rewards, rewards].concat()).unwrap());
         Mdp::new(2, 3, 0.5, transitions, rewards, None)
     };
-    for layout in LAYOUTS.iter().map(|&layout| Some(layout)).chain([None]) {
+    for tested in LAYOUTS.map(Tested::Projected).into_iter().chain([Tested::Plain, Tested::OnHost]) {
         for (rewards, expected) in [([1.0, 1.0, 1.0], 0), ([1.0, 1.0 + 1e-3, 1.0], 0), ([0.0, 2.0, 2.0], 1)] {
             let model = model(rewards)?;
-            let mut tested = backend::<T, O>(device, &model, layout)?;
+            let mut tested = tested.backend::<T, O>(device, &model)?;
             tested.evaluate(1e-6, 100)?;
             let changed = tested.improve(1e-2)?;
             same("policy", &tested.policy()?, &[expected; 2])?;
@@ -141,10 +155,10 @@ fn improvement<T: Precise, O: Offset>(device: &AnyDevice, _: usize) -> Outcome {
 }
 
 /// Runs policy iteration to completion. The certificate must hold and the policy must be optimal.
-fn solves<T: Precise, O: Offset>(device: &AnyDevice, model: &Mdp, layout: Option<PolicyLayout>) -> Outcome {
+fn solves<T: Precise, O: Offset>(device: &AnyDevice, model: &Mdp, tested: Tested) -> Outcome {
     let theta = if T::WIDE { 1e-10 } else { 1e-5 };
     let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1000, tie: theta };
-    let mut tested = backend::<T, O>(device, model, layout)?;
+    let mut tested = tested.backend::<T, O>(device, model)?;
     let run = policy_iteration(tested.as_mut(), theta, &limits, to_the_end)?;
     same("status", &[run.status], &[Status::Solved])?;
     let values = tested.values()?;
@@ -161,7 +175,7 @@ fn solves<T: Precise, O: Offset>(device: &AnyDevice, model: &Mdp, layout: Option
 }
 
 fn plain_solves<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
-    models(scale).iter().try_for_each(|model| solves::<T, O>(device, model, None))
+    models(scale).iter().try_for_each(|model| solves::<T, O>(device, model, Tested::Plain))
 }
 
 fn projected_solves<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
@@ -169,11 +183,20 @@ fn projected_solves<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> 
     for model in models(scale) {
         let layout = PolicyLayout::choose(&model);
         chosen.insert(format!("{layout:?}"));
-        solves::<T, O>(device, &model, Some(layout))?;
+        solves::<T, O>(device, &model, Tested::Projected(layout))?;
     }
     // The models must exercise more than one layout.
     if chosen.len() < 2 {
         return Err(format!("every model chose {chosen:?}").into());
+    }
+    Ok(())
+}
+
+/// Models that stay on the host.
+fn solves_on_host<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
+    for model in models(scale) {
+        sweeps::<T, O>(device, &model, Tested::OnHost)?;
+        solves::<T, O>(device, &model, Tested::OnHost)?;
     }
     Ok(())
 }
@@ -184,8 +207,12 @@ fn greedy_sweeps<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Out
         // Sweeps include states without actions, which never change.
         let terminal = (0..model.states() as usize).any(|state| model.choices().count(state) == 0);
         let still = |x: f64, keep: fn(f64, f64) -> f64| if terminal { keep(x, 0.0) } else { x };
-        for layout in [PolicyLayout::Slices, PolicyLayout::Rows { lanes: 2 }, PolicyLayout::Rows { lanes: 32 }] {
-            let mut tested = Projected::<T, O>::new(device, &model, layout)?;
+        let layouts = [PolicyLayout::Slices, PolicyLayout::Rows { lanes: 2 }, PolicyLayout::Rows { lanes: 32 }];
+        for layout in layouts.map(Some).into_iter().chain([None]) {
+            let mut tested = match layout {
+                Some(layout) => Projected::<T, O>::new(device, &model, layout)?,
+                None => Projected::<T, O>::on_host(device, &model)?,
+            };
             let mut reference = cpu::Serial::<f64>::new(&model);
             for sweeps in [1, 3] {
                 let got = tested.backup(Stop::Change(0.0), sweeps)?;
@@ -239,8 +266,8 @@ fn slip_grid<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome
     let side = if scale > 1 { 64 } else { 8 };
     let grid = SlipGrid { width: side, height: side + 1, walls: 0.2, obstacles: 0.1, ..SlipGrid::default() };
     let model = grid.generate()?;
-    solves::<T, O>(device, &model, Some(PolicyLayout::choose(&model)))?;
-    solves::<T, O>(device, &model, None)
+    solves::<T, O>(device, &model, Tested::Projected(PolicyLayout::choose(&model)))?;
+    solves::<T, O>(device, &model, Tested::Plain)
 }
 
 /// The source's correctness test on slip grids without walls (Table 5.3: 64 × 64 and 256 × 256 cells): every method
@@ -255,13 +282,13 @@ fn table_5_3<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome
         let Ok(_) = policy_iteration(&mut serial, 1e-5, &limits, to_the_end);
         let (Ok(values), Ok(policy)) = (serial.values(), serial.policy());
         let expected = Solved { policy, values, ..Solved::default() };
-        for layout in [None, Some(PolicyLayout::choose(&model))] {
-            let mut tested = backend::<T, O>(device, &model, layout)?;
+        for which in [Tested::Plain, Tested::Projected(PolicyLayout::choose(&model))] {
+            let mut tested = which.backend::<T, O>(device, &model)?;
             policy_iteration(tested.as_mut(), 1e-5, &limits, to_the_end)?;
             let got = Solved { policy: tested.policy()?, values: tested.values()?, ..Solved::default() };
             let comparison = compare(&got, &expected, Tolerance::default());
             if !comparison.agree {
-                return Err(format!("{side} × {side}, {layout:?}: {comparison:?}").into());
+                return Err(format!("{side} × {side}, {which:?}: {comparison:?}").into());
             }
         }
     }

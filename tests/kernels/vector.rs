@@ -65,7 +65,7 @@ fn inner_products(device: &AnyDevice, scale: usize) -> Outcome {
     Ok(())
 }
 
-/// Policy iteration with evaluation by BiCGSTAB reaches the optimal values in either layout.
+/// Policy iteration with evaluation by BiCGSTAB reaches the optimal values in either layout, and with the model on the host.
 fn krylov(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(33);
     let limits = Limits { target: Target::Theta(1e-10), max_sweeps: 10_000, max_policies: 1000, tie: 1e-10 };
@@ -73,9 +73,13 @@ fn krylov(device: &AnyDevice, scale: usize) -> Outcome {
         let mut reference = Parallel::<f64>::new(&model);
         let Ok(_) = policy_iteration(&mut reference, 1e-12, &limits, to_the_end);
         let Ok(optimal) = reference.values();
-        for layout in [PolicyLayout::Slices, PolicyLayout::Rows { lanes: 4 }] {
+        for layout in [Some(PolicyLayout::Slices), Some(PolicyLayout::Rows { lanes: 4 }), None] {
             let scale = Scale::new(&model, &Team::alone())?;
-            let mut tested = Krylov::new(System::<u32>::new(device, &model, layout)?, scale)?;
+            let system = match layout {
+                Some(layout) => System::<u32>::new(device, &model, layout)?,
+                None => System::<u32>::on_host(device, &model)?,
+            };
+            let mut tested = Krylov::new(system, scale)?;
             let run = policy_iteration(&mut tested, 1e-10, &limits, to_the_end)?;
             same("status", &[run.status], &[Status::Solved])?;
             close("V", &tested.values()?, &optimal, 1e-7, 0.0)?;

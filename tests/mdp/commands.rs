@@ -476,6 +476,7 @@ fn divided_methods_agree_with_the_sequential_one() {
     for method in ["modified", "plain", "gauss-seidel"] {
         fails(folder.path(), &[&table[..], &["--method", method]].concat(), 2, &[method, "measures", "block-divided"]);
     }
+    fails(folder.path(), &[&table[..], &["--connected"]].concat(), 2, &["--connected belongs to --suite slip-grids"]);
     let on_cpu = [&table[..], &["--method", "block-divided", "--device", "cpu"]].concat();
     fails(folder.path(), &on_cpu, 2, &["block-divided", "needs a GPU"]);
     for suite in ["huge-grid", "scaling", "ranks"] {
@@ -824,7 +825,7 @@ fn texts_are_read_compressed_and_through_pipes() {
 
 /// Every command that writes files: (arguments, output option, extension). The inputs are those of
 /// [`folder_with_inputs`], or absent.
-const WRITERS: [(&str, &str, &str); 22] = [
+const WRITERS: [(&str, &str, &str); 26] = [
     ("mdp solve grid.json", "--out", "json"),
     ("mdp solve grid.json", "--out", "csv"),
     ("mdp solve grid.json", "--out", "npy"),
@@ -836,6 +837,10 @@ const WRITERS: [(&str, &str, &str); 22] = [
     ("mdp convert grid.json", "", "P.bin"),
     ("mdp generate forest", "--out", "json"),
     ("bench mdp --suite scaling --device emulated --largest 100 --runs 1", "--plot", "svg"),
+    ("bench mdp --case G1 --method values --device cpu --runs 1", "--plot", "svg"),
+    ("bench mdp --suite table-6.1 --case GW-64x64x1 --method sequential --runs 1", "--plot", "svg"),
+    ("bench pomdp --suite backups --device cpu --size 4 --runs 1", "--plot", "svg"),
+    ("bench hmm --suite figures --case 4x3x5 --device cpu --runs 2", "--plot", "svg"),
     ("pomdp solve tiger.pomdp --quiet", "--out", "alpha"),
     ("pomdp solve tiger.pomdp --quiet", "--plot", "svg"),
     ("pomdp convert tiger.pomdp", "", "json"),
@@ -1276,7 +1281,30 @@ fn models_larger_than_the_device_are_streamed_through_it() {
         assert_eq!(report["converged"], true);
         succeeds(folder.path(), &["mdp", "compare", "whole.json", "parts.json"]);
     }
-    fails(folder.path(), &solve("slices", "25000", &[]), 3, &["error: the model needs", "25000 bytes"]);
+    fails(
+        folder.path(),
+        &solve("slices", "25000", &[]),
+        3,
+        &["error: the model needs", "25000 bytes", "a smaller problem"],
+    );
+    fails(folder.path(), &solve("rows", "128KiB", &[]), 3, &["error: the model needs", "no option storage"]);
+    // Policies are improved on the host; in f64, P^π takes at most 1600 · 5 · 12 bytes.
+    let by = |method, memory, rest: &[&'static str]| {
+        let how = ["--device", "emulated", "--precision", "f64", "--theta", "1e-9", "--device-memory", memory];
+        [&["mdp", "solve", "grid.safetensors", "--method", method][..], &how, rest].concat()
+    };
+    for method in ["projected", "modified", "krylov"] {
+        let output = succeeds(folder.path(), &by(method, "320KiB", &["--json", "--out", "host.json"]));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let notes = report["notes"].to_string();
+        assert!(notes.contains("policies are improved on") && report["converged"] == true, "{notes}");
+        succeeds(folder.path(), &by(method, "1GiB", &["--quiet", "--out", "device.json"]));
+        succeeds(folder.path(), &["mdp", "compare", "device.json", "host.json"]);
+        fails(folder.path(), &by(method, "64KiB", &[]), 3, &["error: the model needs"]);
+    }
+    for method in ["plain", "result-divided", "block-divided"] {
+        fails(folder.path(), &by(method, "320KiB", &[]), 3, &["method values, which streams the model"]);
+    }
     fails(folder.path(), &solve("slices", "1e3GB", &[]), 2, &["KiB"]);
 }
 

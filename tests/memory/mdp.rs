@@ -26,17 +26,7 @@ fn peak_is_bounded_by_the_arrays() {
     let _alone = alone();
     let _alone = ALONE.lock();
     let folder = tempfile::tempdir().unwrap();
-    let grid = SlipGrid {
-        width: 512,
-        height: 512,
-        slip: 0.1,
-        walls: 0.0,
-        obstacles: 0.3,
-        gamma: 0.9,
-        seed: 42,
-        goal_reward: 1.0,
-        obstacle_penalty: 1.0,
-    };
+    let grid = SlipGrid { width: 512, height: 512, obstacles: 0.3, ..SlipGrid::default() };
     let model = grid.generate().unwrap();
     let paths = ["grid.json", "grid.tra", "grid.drn", "grid.xml", "grid.txt"].map(|name| folder.path().join(name));
     for path in &paths {

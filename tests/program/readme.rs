@@ -212,7 +212,7 @@ fn is_understood(arguments: &[&str]) {
     assert!(!message.contains("Usage:") && !message.contains("unexpected"), "{arguments:?}: {message}");
 }
 
-/// The commands of blocks and tables succeed, in their order. A long benchmark is only understood.
+/// The commands of blocks and tables succeed, in their order.
 #[test]
 fn commands_for_the_sources_succeed() {
     const PAGE: &str = include_str!("../../book/reference/sources.md");
@@ -227,10 +227,6 @@ fn commands_for_the_sources_succeed() {
             continue;
         }
         commands += 1;
-        if line.starts_with("bench mdp --case G5") {
-            is_understood(&arguments);
-            continue;
-        }
         let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
         let output = command.current_dir(folder.path()).args(&arguments).stdin(Stdio::null()).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr);
@@ -273,6 +269,26 @@ fn every_make_target_exists() {
     for target in targets {
         assert!(makefile.lines().any(|line| line.starts_with(&format!("{target}:"))), "make {target}");
     }
+}
+
+/// README shows what `make demo` draws: all but the line with the time and the device.
+#[test]
+fn the_picture_is_that_of_the_demo() {
+    let script = include_str!("../../scripts/demo.sh").replace("\\\n", " ").replace("target/demo/", "");
+    let folder = folder();
+    let commands: Vec<_> = script.lines().filter_map(|line| line.strip_prefix("\"$WARPKOV\" ")).collect();
+    assert_eq!(commands.len(), 2);
+    for line in commands {
+        run(&folder, &words(line).join(" "));
+    }
+    let [shown, drawn] = [concat!(env!("CARGO_MANIFEST_DIR"), "/book/demo.png").into(), folder.path().join("grid.png")]
+        .map(|file: std::path::PathBuf| image::open(file).unwrap().into_rgb8());
+    assert_eq!(shown.dimensions(), drawn.dimensions());
+    let other =
+        shown.enumerate_pixels().filter(|&(x, y, pixel)| y > 100 && x < 800 && pixel != drawn.get_pixel(x, y)).count();
+    // The last bits of values may be other ones on a GPU.
+    assert!(other < 100, "{other} pixels differ");
+    assert!(README.contains("(book/demo.png)"));
 }
 
 /// The code of the page is that of the example, which CI compiles and tests, and its commands succeed.

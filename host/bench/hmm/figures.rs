@@ -4,7 +4,10 @@
 
 use serde::Serialize;
 
-use super::{Case, Operation, case};
+use super::{Case, Measured, Operation, Times, case};
+use warpkov_common::choice::Choice;
+use warpkov_common::plot::panels::{Panel, Panels};
+use warpkov_hmm::backends::device::ForwardMethod;
 
 /// T of all figures (section 3.1).
 pub const STEPS: u32 = 16;
@@ -84,6 +87,46 @@ pub fn published(case: Case, operation: Operation) -> Option<Line> {
     };
     let of_case = |line: &&Line| line.figure == figure && case == self::case(line.size, line.size, STEPS);
     LINES.iter().find(of_case).copied()
+}
+
+/// A chart per operation: Figures 11 to 13 with the measured times, or the times of other sizes.
+#[must_use]
+pub fn figures<'a>(all: impl IntoIterator<Item = (&'a Measured, Option<Line>)>) -> Panels {
+    let panel = |operation: &Operation| {
+        let figure = match operation {
+            Operation::Forward => " (Figure 11)",
+            Operation::Viterbi => " (Figure 12)",
+            Operation::EStep => "",
+            Operation::BaumWelch => " (Figure 13)",
+        };
+        Panel::new(&format!("{operation}, ms{figure}"), true)
+    };
+    let mut panels: Vec<Panel> = Operation::ALL.iter().map(panel).collect();
+    for (Measured { case, operation, method, scan, precision, times, .. }, line) in all {
+        let Some(at) = Operation::ALL.iter().position(|other| other == operation) else { continue };
+        let name = format!("{}x{}x{}", case.states, case.sequences, case.steps);
+        let by = match (method, scan) {
+            (ForwardMethod::Slices, _) => format!("{precision}, slices"),
+            (ForwardMethod::Fused, true) => format!("{precision}, scan"),
+            (ForwardMethod::Fused, false) => precision.to_string(),
+        };
+        if let Times::Measured { milliseconds, .. } = times {
+            panels[at].add(&by, false, &name, *milliseconds);
+        }
+        let Some(Line { liu_cpu_ms, liu_gpu_ms, cpu_ms, gpu_ms, .. }) = line else { continue };
+        for (by, published) in [
+            ("CPU, Liu (2009)", liu_cpu_ms),
+            ("GPU, Liu (2009)", liu_gpu_ms),
+            ("CPU (2016)", cpu_ms),
+            ("GPU (2016)", gpu_ms),
+        ] {
+            if let Some(milliseconds) = published {
+                panels[at].add(by, true, &name, milliseconds);
+            }
+        }
+    }
+    let title = "Recursions and training; thin: figures of Brändle and Haubenstock (2016)".to_owned();
+    Panels { title, panels }
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::{BenchOptions, Repeat, Repeated, milliseconds};
+use super::{BenchOptions, Repeat, Repeated};
+use warpkov_common::choice::Choice;
+use warpkov_common::plot::panels::{Panel, Panels};
 use warpkov_mdp::backend::Attempt;
 use warpkov_mdp::certificate::{Certificate, certify, certify_centred};
 use warpkov_mdp::error::SolveError;
@@ -16,6 +18,17 @@ use warpkov_mdp::options::{Method, Precision, Target};
 use warpkov_mdp::solution::Status;
 use warpkov_mdp::solve::certify::stop;
 use warpkov_mdp::solve::place::Placement;
+
+/// A published time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PublishedTime {
+    /// The method.
+    pub method: &'static str,
+    /// The hardware.
+    pub device: &'static str,
+    /// Milliseconds.
+    pub milliseconds: f64,
+}
 
 /// A grid of Table 5.4 with the published times.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -30,55 +43,64 @@ pub struct Case {
     pub obstacles: f64,
     /// γ.
     pub gamma: f64,
-    /// Published milliseconds of the serial version on an AMD EPYC 9634.
-    pub source_serial_ms: f64,
-    /// Published milliseconds of the plain CUDA version on an NVIDIA L4.
-    pub source_plain_ms: f64,
-    /// Published milliseconds of the projected version on an NVIDIA H100.
-    pub source_projected_ms: f64,
+    /// Tables 5.5 and 5.7: serial, plain, and projected on four GPUs.
+    pub source: [PublishedTime; 6],
 }
 
 /// The six grids. All have slip 0.1 and seed 42.
 pub const CASES: [Case; 6] = [
-    case("G1", 512, 0.0, 0.0, 0.9, [21002.0, 8469.0, 1950.0]),
-    case("G2", 1024, 0.0, 0.0, 0.9, [94778.0, 46350.0, 6580.0]),
-    case("G3", 1024, 0.0, 0.0, 0.95, [377_828.0, 199_024.0, 27242.0]),
-    case("G4", 1024, 0.3, 0.1, 0.9, [62919.0, 33393.0, 811.0]),
-    case("G5", 1024, 0.4, 0.1, 0.9, [1268.0, 623.0, 75.0]),
-    case("G6", 2048, 0.0, 0.0, 0.9, [402_002.0, 191_833.0, 45591.0]),
+    case("G1", 512, 0.0, 0.0, 0.9, [21_002.0, 8_469.0, 1_456.0, 2_500.0, 1_729.0, 1_950.0]),
+    case("G2", 1024, 0.0, 0.0, 0.9, [94_778.0, 46_350.0, 5_191.0, 13_989.0, 6_758.0, 6_580.0]),
+    case("G3", 1024, 0.0, 0.0, 0.95, [377_828.0, 199_024.0, 21_217.0, 57_912.0, 27_527.0, 27_242.0]),
+    case("G4", 1024, 0.3, 0.1, 0.9, [62_919.0, 33_393.0, 615.0, 1_876.0, 888.0, 811.0]),
+    case("G5", 1024, 0.4, 0.1, 0.9, [1_268.0, 623.0, 82.0, 101.0, 50.0, 75.0]),
+    case("G6", 2048, 0.0, 0.0, 0.9, [402_002.0, 191_833.0, 19_992.0, 51_752.0, 48_737.0, 45_591.0]),
 ];
 
-const fn case(name: &'static str, side: u32, walls: f64, obstacles: f64, gamma: f64, source_ms: [f64; 3]) -> Case {
-    let [source_serial_ms, source_plain_ms, source_projected_ms] = source_ms;
-    Case { name, side, walls, obstacles, gamma, source_serial_ms, source_plain_ms, source_projected_ms }
+const fn case(name: &'static str, side: u32, walls: f64, obstacles: f64, gamma: f64, source_ms: [f64; 6]) -> Case {
+    const fn published(method: &'static str, device: &'static str, milliseconds: f64) -> PublishedTime {
+        PublishedTime { method, device, milliseconds }
+    }
+    let [serial, plain, l40s, v100, l4, h100] = source_ms;
+    let source = [
+        published("serial", "EPYC 9634", serial),
+        published("plain", "L4", plain),
+        published("projected", "L40s", l40s),
+        published("projected", "V100", v100),
+        published("projected", "L4", l4),
+        published("projected", "H100", h100),
+    ];
+    Case { name, side, walls, obstacles, gamma, source }
 }
 
 impl Case {
-    /// The model of the grid.
+    /// The model of the grid; if `connected`, with a way to the goal from every cell.
     ///
     /// # Errors
     /// None for the cases of the table.
-    pub fn generate(&self) -> Result<Mdp, generate::Error> {
+    pub fn generate(&self, connected: bool) -> Result<Mdp, generate::Error> {
         SlipGrid {
             width: self.side,
             height: self.side,
             walls: self.walls,
             obstacles: self.obstacles,
+            connected,
             gamma: self.gamma,
             ..SlipGrid::default()
         }
         .generate()
     }
 
-    /// The published time of a method in milliseconds, and its hardware.
+    /// The published time of a method, on the last GPU of the table.
     #[must_use]
-    pub fn source_ms(&self, method: Method) -> Option<(f64, &'static str)> {
-        match method {
-            Method::Serial => Some((self.source_serial_ms, "EPYC 9634")),
-            Method::Plain => Some((self.source_plain_ms, "L4")),
-            Method::Projected(_) => Some((self.source_projected_ms, "H100")),
-            _ => None,
-        }
+    pub fn published(&self, method: Method) -> Option<PublishedTime> {
+        self.source.into_iter().rfind(|published| published.method == method.name())
+    }
+
+    /// Tables 5.6 and 5.8: the published speed-up over the serial version.
+    #[must_use]
+    pub fn speed_up(&self, published: &PublishedTime) -> f64 {
+        self.source[0].milliseconds / published.milliseconds
     }
 }
 
@@ -102,6 +124,8 @@ pub struct Measured {
     pub sweeps: u64,
     /// Median time per run from V = 0 with the model on the device to the stable policy; milliseconds.
     pub milliseconds: f64,
+    /// Speed-up over the serial method in the same precision, if that was measured.
+    pub speed_up: Option<f64>,
     /// Fastest and slowest run; milliseconds.
     pub range_ms: (f64, f64),
     /// Time to convert the model and transfer it to the device in the first run; milliseconds.
@@ -123,11 +147,17 @@ fn label<S: Serializer>(method: &Method, serializer: S) -> Result<S::Ok, S::Erro
 /// Sweeps per timing; few enough that values still change.
 const TIMED_SWEEPS: u32 = 48;
 
-/// Measures one method on one model.
+/// Measures one method on one model. `measured` has the results of the benchmark so far.
 ///
 /// # Errors
 /// As [`Solve::run`](warpkov_mdp::Solve::run).
-pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -> Result<Measured, SolveError> {
+pub fn measure(
+    case: &Case,
+    mdp: &Mdp,
+    method: Method,
+    options: &BenchOptions,
+    measured: &[Measured],
+) -> Result<Measured, SolveError> {
     let solve = options.solve(method);
     // The methods of the source use its stopping rule; value iteration stops at a certified error.
     let target = if method == Method::Values { Target::Epsilon(options.theta) } else { solve.limits.target };
@@ -142,6 +172,9 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
         times.sort_unstable();
         times[times.len() / 2]
     };
+    let milliseconds = super::milliseconds(median(&mut times));
+    let is_serial = |other: &&Measured| other.method == Method::Serial && other.precision == options.precision;
+    let serial = measured.iter().find(|other| other.case.name == case.name && is_serial(other));
     Ok(Measured {
         case: *case,
         method,
@@ -150,10 +183,12 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
         status: run.status,
         policies: run.rounds.len(),
         sweeps: run.sweeps(),
-        milliseconds: milliseconds(median(&mut times)),
-        range_ms: (milliseconds(times[0]), milliseconds(times[times.len() - 1])),
-        setup_ms: milliseconds(setup),
-        sweep_us: (timed_sweeps > 0).then(|| 1e3 * milliseconds(median(&mut sweep_times)) / f64::from(timed_sweeps)),
+        milliseconds,
+        speed_up: serial.map(|serial| serial.milliseconds / milliseconds),
+        range_ms: (super::milliseconds(times[0]), super::milliseconds(times[times.len() - 1])),
+        setup_ms: super::milliseconds(setup),
+        sweep_us: (timed_sweeps > 0)
+            .then(|| 1e3 * super::milliseconds(median(&mut sweep_times)) / f64::from(timed_sweeps)),
         sweep_bytes,
         joules: joules.map(|joules| 1e9 * joules / backups),
         certificate: match target {
@@ -161,4 +196,55 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
             Target::Theta(_) => certify(mdp, &values),
         },
     })
+}
+
+/// Figures 5.1 to 5.4 with the measured times: times, and speed-ups over serial.
+#[must_use]
+pub fn figures(all: &[Measured]) -> Panels {
+    let mut times = Panel::new("ms (Figures 5.1 and 5.3)", true);
+    let mut speed_ups = Panel::new("speed-up over serial (Figures 5.2 and 5.4)", true);
+    for measured in all {
+        let name = format!("{}, {}", measured.method.label(), measured.precision);
+        times.add(&name, false, measured.case.name, measured.milliseconds);
+        if let Some(speed_up) = measured.speed_up {
+            speed_ups.add(&name, false, measured.case.name, speed_up);
+        }
+    }
+    for case in all.iter().map(|measured| measured.case) {
+        for published in &case.source {
+            let name = format!("{}, {} (2025)", published.method, published.device);
+            times.add(&name, true, case.name, published.milliseconds);
+            speed_ups.add(&name, true, case.name, case.speed_up(published));
+        }
+    }
+    let title = "Policy iteration on slip grids; thin: Aydin (2025), Tables 5.5 to 5.8".to_owned();
+    Panels { title, panels: vec![times, speed_ups] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpkov_mdp::options::Spmv;
+
+    /// Tables 5.6 and 5.8 round the quotients of Tables 5.5 and 5.7, but for a tenth.
+    #[test]
+    fn speed_ups_are_those_of_the_source() {
+        let table = [
+            [2.50, 14.4, 8.4, 12.14, 10.8],
+            [2.04, 18.3, 6.8, 14.02, 14.4],
+            [1.89, 17.8, 6.5, 13.73, 13.9],
+            [1.88, 102.3, 33.5, 70.85, 77.6],
+            [2.03, 15.5, 12.6, 25.36, 16.9],
+            [2.10, 20.1, 7.8, 8.25, 8.8],
+        ];
+        for (case, line) in CASES.iter().zip(table) {
+            for (published, expected) in case.source[1..].iter().zip(line) {
+                let found = case.speed_up(published);
+                assert!((found / expected - 1.0).abs() < 0.01, "{} {published:?}: {found} {expected}", case.name);
+            }
+        }
+        assert_eq!(CASES[0].published(Method::Plain).map(|published| published.device), Some("L4"));
+        assert_eq!(CASES[0].published(Method::Projected(Spmv::Own)).map(|published| published.device), Some("H100"));
+        assert_eq!(CASES[0].published(Method::Values), None);
+    }
 }

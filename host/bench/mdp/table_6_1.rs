@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::{BenchOptions, Repeat, Repeated, milliseconds};
+use warpkov_common::plot::panels::{Panel, Panels};
 use warpkov_mdp::certificate::{Certificate, certify};
 use warpkov_mdp::error::SolveError;
 use warpkov_mdp::generate::{Error, WetFloor};
@@ -114,6 +115,8 @@ impl Contender {
 pub struct Measured {
     /// Name of the domain, for example GW-64x64x1.
     pub domain: String,
+    /// Table 6.1: its computational cost, states · actions · successors.
+    pub cost: u64,
     /// The method.
     #[serde(flatten)]
     pub contender: Contender,
@@ -163,8 +166,9 @@ pub fn measure(
     let kept = if times.len() > 2 { &times[1..times.len() - 1] } else { &times[..] };
     let mean = kept.iter().sum::<f64>() / kept.len() as f64;
     let sweep_us = 1e3 * mean / run.sweeps() as f64;
-    let domain = domain.name();
+    let (domain, cost) = (domain.name(), domain.cost());
     Ok(Measured {
+        cost,
         contender: *contender,
         precision: options.precision,
         device: place.device.clone(),
@@ -228,6 +232,62 @@ pub fn count_sweeps(
     Ok(Locality { contender: *contender, precision: options.precision, device, redirected, sweeps: run.sweeps() })
 }
 
+/// The means over all domains of the speed-ups of a contender, and of the published ones.
+#[must_use]
+pub fn means(of_contender: &[&Measured]) -> [Option<SpeedUp>; 2] {
+    let mean = |of: fn(&Measured) -> Option<SpeedUp>| {
+        let all = of_contender.iter().map(|measured| of(measured)).collect::<Option<Vec<_>>>()?;
+        let mean = |part: fn(&SpeedUp) -> f64| all.iter().map(part).sum::<f64>() / all.len() as f64;
+        (!all.is_empty()).then(|| SpeedUp { convergence: mean(|up| up.convergence), sweep: mean(|up| up.sweep) })
+    };
+    [mean(|measured| measured.speed_up), mean(|measured| measured.published)]
+}
+
+/// Figures 6.1 to 6.7 with the measured numbers; domains by ascending cost. Of the source's, only Figure 6.5 has numbers (Table 6.2).
+#[must_use]
+pub fn figures(table: &[Measured], locality: &[Locality]) -> Panels {
+    let mut table: Vec<_> = table.iter().collect();
+    table.sort_by_key(|measured| measured.cost);
+    type Value = fn(&Measured) -> f64;
+    let of_all: [(&str, bool, Value); 5] = [
+        ("ms (Figure 6.1)", false, |measured| measured.milliseconds),
+        ("ms (Figure 6.2)", true, |measured| measured.milliseconds),
+        ("sweeps (Figure 6.3)", false, |measured| measured.sweeps as f64),
+        ("µs per sweep (Figure 6.4)", true, |measured| measured.sweep_us),
+        ("ns per unit of cost (Figure 6.7)", true, |measured| 1e3 * measured.sweep_us / measured.cost as f64),
+    ];
+    let panel = |&(title, log, value): &(&str, bool, Value)| {
+        let mut panel = Panel::new(title, log);
+        for measured in &table {
+            let name = format!("{}, {}", measured.contender.name, measured.precision);
+            panel.add(&name, false, &measured.domain, value(measured));
+        }
+        panel
+    };
+    let mut panels: Vec<_> = of_all.iter().map(panel).collect();
+    let mut speed_ups = Panel::new("speed-up over sequential (Figure 6.5)", true);
+    for measured in &table {
+        let name = format!("{}, {}", measured.contender.name, measured.precision);
+        if let Some(SpeedUp { convergence, .. }) = measured.speed_up {
+            speed_ups.add(&name, false, &measured.domain, convergence);
+        }
+        let Some(line) = TABLE_6_2.iter().find(|line| line.name == measured.domain) else { continue };
+        for (name, of_source) in [("block-divided", line.block_divided), ("result-divided", line.result_divided)] {
+            speed_ups.add(&format!("{name} (2009)"), true, line.name, of_source.convergence);
+            speed_ups.add(&format!("{name}, a sweep (2009)"), true, line.name, of_source.sweep);
+        }
+    }
+    let mut local = Panel::new("sweeps by % of random successors (Figure 6.6)", false);
+    for Locality { contender, precision, redirected, sweeps, .. } in locality {
+        let name = format!("{}, {precision}", contender.name);
+        local.add(&name, false, &format!("{:.0}", 100.0 * redirected), *sweeps as f64);
+    }
+    panels.insert(4, speed_ups);
+    panels.insert(5, local);
+    let title = "Value iteration on grid worlds; thin: Jóhannsson (2009), Table 6.2".to_owned();
+    Panels { title, panels }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,5 +305,7 @@ mod tests {
         is_mean(6.5, |line| line.result_divided.convergence);
         is_mean(8.2, |line| line.result_divided.sweep);
         assert!(TABLE_6_1.iter().all(|domain| TABLE_6_2.iter().any(|line| line.name == domain.name())));
+        let costs: Vec<_> = TABLE_6_1.iter().map(WetFloor::cost).collect();
+        assert_eq!((costs[0], costs[3], costs[11]), (16_384, 4_194_304, 16_777_216));
     }
 }

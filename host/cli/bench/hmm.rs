@@ -1,6 +1,7 @@
 //! `warpkov bench hmm`.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -14,6 +15,7 @@ use warpkov_runtime::choose::{DeviceChoice, Place};
 
 use super::{Error, Outcome, factor, note, or_default, print_json};
 use crate::common::choice::choice;
+use crate::common::output::plots;
 use crate::common::progress::Steps;
 
 /// Measures the recursions and the training of hidden Markov models.
@@ -24,7 +26,7 @@ use crate::common::progress::Steps;
 Examples:
   warpkov bench hmm
   warpkov bench hmm --case 512x512x16 --runs 1000 --json > results.json
-  warpkov bench hmm --suite figures --runs 11
+  warpkov bench hmm --suite figures --runs 11 --plot figures.svg
   warpkov bench hmm --suite long --runs 5
   warpkov bench hmm --device cpu --runs 11
   warpkov bench hmm --method fused --method slices --operation forward
@@ -55,6 +57,9 @@ pub struct Arguments {
     /// Number of runs; times are medians.
     #[arg(long, value_name = "N", default_value_t = 51, value_parser = clap::value_parser!(u32).range(1..100_000))]
     runs: u32,
+    /// Draw the times, and those of the figures, to this file, .svg or .png; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    plot: Vec<PathBuf>,
     /// Print JSON: one array.
     #[arg(long)]
     json: bool,
@@ -109,6 +114,7 @@ impl From<BenchError> for Error {
 
 /// Measures case by case, and prints each line when its measurement ends.
 pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+    let plots = plots(&arguments.plot)?;
     let (place, reason) = Place::open(arguments.device, None)?;
     note(reason);
     let on_cpu = matches!(place, Place::Cpu);
@@ -163,6 +169,8 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
             }
         }
     }
+    let lines = || all.iter().map(|row| (&row.measured, row.published.as_ref().map(|published| published.line)));
+    plots.iter().try_for_each(|plot| plot.draw(|format| figures::figures(lines()).draw(format)))?;
     if arguments.json {
         print_json(&all, out)?;
     } else {

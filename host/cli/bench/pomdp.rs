@@ -1,10 +1,12 @@
 //! `warpkov bench pomdp`.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use warpkov_bench::pomdp::{BenchError, CASES, Rate, Run, Work, rate, solve_case};
+use warpkov_bench::pomdp::{BenchError, CASES, Rate, Run, Work, figures_of_rates, figures_of_runs, rate, solve_case};
+use warpkov_common::plot::panels::Panels;
 use warpkov_pomdp::backends::device::Product;
 use warpkov_pomdp::generate::{self, Tag};
 use warpkov_pomdp::options::{Expansion, Limits, Precision, SolveOptions};
@@ -14,6 +16,7 @@ use warpkov_runtime::choose::{DeviceChoice, Devices, Place};
 use super::{Error, Outcome, note, print_json};
 use crate::common::choice::choice;
 use crate::common::number;
+use crate::common::output::plots;
 use crate::common::progress::Steps;
 use crate::common::ranks::{self, Ranks};
 
@@ -23,6 +26,7 @@ use crate::common::ranks::{self, Ranks};
 Examples:
   warpkov bench pomdp
   warpkov bench pomdp --case tag --device cpu --runs 5
+  warpkov bench pomdp --case tiger-grid --case hallway --plot runs.svg
   warpkov bench pomdp --suite backups --device cuda:0 --json > results.json
   warpkov bench pomdp --suite backups --device cuda:all --beliefs 16384")]
 pub struct Arguments {
@@ -57,6 +61,9 @@ pub struct Arguments {
     /// Number of runs; times are medians.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..1000))]
     runs: u32,
+    /// Draw the measurements to this file, .svg or .png; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    plot: Vec<PathBuf>,
     /// Print JSON: one array.
     #[arg(long)]
     json: bool,
@@ -76,13 +83,21 @@ enum PomdpSuite {
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.ranks.join()?;
     let devices = ranks.agree(ranks.devices(&arguments.device))?;
+    let plots = ranks.agree(plots(&arguments.plot))?;
+    let draw = |panels: Panels| plots.iter().try_for_each(|plot| plot.draw(|format| panels.draw(format)));
     match arguments.suite {
-        PomdpSuite::Runs => runs(&arguments, &ranks, &devices, out),
-        PomdpSuite::Backups => backups(&arguments, &ranks, &devices, out),
+        PomdpSuite::Runs => runs(&arguments, &ranks, &devices, out, draw),
+        PomdpSuite::Backups => backups(&arguments, &ranks, &devices, out, draw),
     }
 }
 
-fn runs(arguments: &Arguments, ranks: &Ranks, devices: &[DeviceChoice], mut out: impl Write) -> Result<Outcome, Error> {
+fn runs(
+    arguments: &Arguments,
+    ranks: &Ranks,
+    devices: &[DeviceChoice],
+    mut out: impl Write,
+    draw: impl Fn(Panels) -> Result<(), Error>,
+) -> Result<Outcome, Error> {
     let named = |name: &String| {
         let case = CASES.iter().find(|case| case.name.eq_ignore_ascii_case(name));
         let names: Vec<_> = CASES.iter().map(|case| case.name).collect();
@@ -144,6 +159,9 @@ fn runs(arguments: &Arguments, ranks: &Ranks, devices: &[DeviceChoice], mut out:
         }
         all.push(run);
     }
+    if ranks.is_first() {
+        draw(figures_of_runs(&all))?;
+    }
     if arguments.json && ranks.is_first() {
         print_json(&all, out)?;
     }
@@ -156,6 +174,7 @@ fn backups(
     ranks: &Ranks,
     devices: &[DeviceChoice],
     mut out: impl Write,
+    draw: impl Fn(Panels) -> Result<(), Error>,
 ) -> Result<Outcome, Error> {
     let (size, runs) = (arguments.size as usize, arguments.runs as usize);
     let beliefs = arguments.beliefs.map_or(size, |beliefs| beliefs as usize);
@@ -190,6 +209,9 @@ fn backups(
                 all.push(rate);
             }
         }
+    }
+    if ranks.is_first() {
+        draw(figures_of_rates(&all))?;
     }
     match (ranks.is_first(), arguments.json, all.first()) {
         (true, true, _) => print_json(&all, out)?,

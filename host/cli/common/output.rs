@@ -122,6 +122,11 @@ impl Plot {
     }
 }
 
+/// Validates the files of plots.
+pub fn plots(files: &[PathBuf]) -> Result<Vec<Plot>, Error> {
+    files.iter().cloned().map(Plot::new).collect()
+}
+
 /// The plots of a command that several ranks may run: of its results, and, as `ranks:FILE`, of the time of its ranks.
 #[derive(Default)]
 pub struct Plots {

@@ -12,6 +12,7 @@ use self::canvas::Canvas;
 pub mod canvas;
 pub mod chart;
 pub mod lines;
+pub mod panels;
 mod ranks;
 
 pub use ranks::draw_ranks;

@@ -3,6 +3,7 @@
 use warpkov_kernels::mdp::generate::{FREE, GOAL, OBSTACLE, WALL};
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
 use super::demand::{Family, OnDemand};
 use super::{Error, RewardOf, choose};
@@ -39,6 +40,8 @@ parameters! {
         pub walls: f64 = 0.0, "FRACTION" in BELOW_ONE;
         /// Fraction of the cells that are obstacles, in [0, 1); the number of obstacles is rounded.
         pub obstacles: f64 = 0.0, "FRACTION" in BELOW_ONE;
+        /// Whether walls that close cells off from the goal are opened, on the ways through the fewest walls, so that fewer remain.
+        pub connected: bool = false, "flag";
         /// γ, the discount factor, in [0, 1).
         pub gamma: f64 = 0.9, "G" in BELOW_ONE;
         /// Seed of the positions of walls and obstacles.
@@ -96,8 +99,55 @@ impl SlipGrid {
         let mut obstacles = cells.split_off(walls as usize);
         cells.sort_unstable();
         obstacles.sort_unstable();
+        if self.connected {
+            self.open_ways(&mut cells);
+        }
         Ok((cells, obstacles))
     }
+
+    /// Removes walls, so that every cell that is not a wall has a way to the goal: of the ways through the fewest walls, one for
+    /// each cell, and the union of these ways is opened.
+    fn open_ways(&self, walls: &mut Vec<u32>) {
+        const UNSEEN: u32 = u32::MAX;
+        let goal = self.width * self.height - 1;
+        let mut is_wall = vec![false; goal as usize + 1];
+        walls.iter().for_each(|&wall| is_wall[wall as usize] = true);
+        // Cells by ascending number of walls on the way to the goal: those of as many walls as the present one come first.
+        let mut towards_goal = vec![UNSEEN; goal as usize + 1];
+        towards_goal[goal as usize] = goal;
+        let mut ahead = VecDeque::from([goal]);
+        while let Some(cell) = ahead.pop_front() {
+            for next in neighbours(self.width, self.height, cell) {
+                if towards_goal[next as usize] == UNSEEN {
+                    towards_goal[next as usize] = cell;
+                    if is_wall[next as usize] { ahead.push_back(next) } else { ahead.push_front(next) }
+                }
+            }
+        }
+        let mut connected = vec![false; goal as usize + 1];
+        connected[goal as usize] = true;
+        for cell in (0..goal).filter(|&cell| !is_wall[cell as usize]).collect::<Vec<_>>() {
+            let mut way = cell;
+            while !connected[way as usize] {
+                connected[way as usize] = true;
+                is_wall[way as usize] = false;
+                way = towards_goal[way as usize];
+            }
+        }
+        walls.retain(|&wall| is_wall[wall as usize]);
+    }
+}
+
+/// The cells above, below, right and left of a cell.
+fn neighbours(width: u32, height: u32, cell: u32) -> impl Iterator<Item = u32> {
+    let (x, y) = (cell % width, cell / width);
+    let places = [
+        (y > 0).then(|| cell - width),
+        (y + 1 < height).then(|| cell + width),
+        (x + 1 < width).then(|| cell + 1),
+        (x > 0).then(|| cell - 1),
+    ];
+    places.into_iter().flatten()
 }
 
 /// Kind of each cell: free, wall, obstacle or goal.
@@ -220,6 +270,36 @@ mod tests {
         let other = SlipGrid { seed: 43, ..grid }.generate().unwrap();
         assert_ne!(walls, other.grid().unwrap().walls);
         assert!(walls.iter().all(|wall| obstacles.binary_search(wall).is_err()));
+    }
+
+    /// From every cell that is no wall, moves lead to the goal; of the walls without the option, only some are opened.
+    #[test]
+    fn connected_cells_have_a_way_to_the_goal() {
+        let shapes = [(1, 1), (1, 60), (60, 1), (2, 9), (31, 17), (64, 64), (200, 200)];
+        for ((width, height), (walls, seed)) in shapes.into_iter().flat_map(|shape| {
+            [0.05, 0.3, 0.4, 0.6, 0.95]
+                .into_iter()
+                .flat_map(move |walls| (0..4).map(move |seed| (shape, (walls, seed))))
+        }) {
+            let grid = SlipGrid { width, height, walls, obstacles: 0.02, seed, ..SlipGrid::default() };
+            let Ok((all, obstacles)) = grid.place(width * height) else { continue };
+            let (kept, same) = SlipGrid { connected: true, ..grid }.place(width * height).unwrap();
+            assert!(obstacles == same && kept.iter().all(|wall| all.binary_search(wall).is_ok()));
+            let mut seen = vec![false; (width * height) as usize];
+            let mut ahead = vec![width * height - 1];
+            while let Some(cell) = ahead.pop() {
+                if !std::mem::replace(&mut seen[cell as usize], true) {
+                    ahead.extend(neighbours(width, height, cell).filter(|next| kept.binary_search(next).is_err()));
+                }
+            }
+            let reached = seen.iter().filter(|&&seen| seen).count();
+            assert_eq!(reached + kept.len(), seen.len(), "{grid:?}");
+            assert!(kept.len() == all.len() || all.len() > 2, "{grid:?}");
+        }
+        // Where all cells have a way, nothing is opened.
+        let grid = SlipGrid { walls: 0.05, seed: 1, ..SlipGrid::default() };
+        let open = |connected| SlipGrid { connected, ..grid }.place(4096).unwrap().0.len();
+        assert!(open(false) - open(true) < 3, "{} {}", open(false), open(true));
     }
 
     #[test]

@@ -105,6 +105,12 @@ impl WetFloor {
         TABLE_6_1.into_iter().find(|domain| domain.name().eq_ignore_ascii_case(name))
     }
 
+    /// The source's computational cost: states · actions · successors of an action.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        u64::from(self.width) * u64::from(self.height) * 4 * u64::from(self.successors)
+    }
+
     /// The name in the style of Table 6.1, such as GW-64x64x1.
     #[must_use]
     pub fn name(&self) -> String {

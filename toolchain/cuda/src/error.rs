@@ -101,7 +101,7 @@ pub enum CudaError {
         log: String,
     },
     /// Too little device memory is free.
-    #[error("{what} needs {} of GPU memory, and {} of {} are free: use a smaller problem, f32, or the CPU",
+    #[error("{what} needs {} of GPU memory, and {} of {} are free: use {instead}",
         size(*needed), size(*free), size(*total))]
     OutOfMemory {
         /// Requested bytes.
@@ -112,6 +112,8 @@ pub enum CudaError {
         total: u64,
         /// The purpose of the memory.
         what: String,
+        /// What to use instead, such as [`CudaError::SMALLER`].
+        instead: &'static str,
     },
     /// The GPU has not the compute capability that a kernel needs.
     #[error("kernel `{entry}` needs compute capability {}.{}{}, and this GPU has {}.{}: use another GPU, or the CPU",
@@ -222,6 +224,14 @@ pub enum CudaError {
 }
 
 impl CudaError {
+    /// What to use instead if a GPU lacks memory and nothing better is known.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(warpkov_cuda::CudaError::SMALLER, "a smaller problem, f32, or the CPU");
+    /// ```
+    pub const SMALLER: &str = "a smaller problem, f32, or the CPU";
+
     /// The error for `code`, which `call` returned.
     pub(crate) fn driver(call: &'static str, code: u32) -> Self {
         match code {
@@ -273,8 +283,13 @@ mod tests {
 
     #[test]
     fn messages_give_advice() {
-        let memory =
-            CudaError::OutOfMemory { needed: 3 << 30, free: 1 << 30, total: 2 << 30, what: "the matrix".into() };
+        let memory = CudaError::OutOfMemory {
+            needed: 3 << 30,
+            free: 1 << 30,
+            total: 2 << 30,
+            what: "the matrix".into(),
+            instead: CudaError::SMALLER,
+        };
         assert_eq!(
             memory.to_string(),
             "the matrix needs 3.00 GiB of GPU memory, and 1.00 GiB of 2.00 GiB are free: use a smaller problem, f32, or the CPU"

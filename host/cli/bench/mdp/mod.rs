@@ -1,6 +1,7 @@
 //! `warpkov bench mdp`.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use warpkov_bench::mdp::BenchOptions;
@@ -27,6 +28,7 @@ mod table_6_1;
 Examples:
   warpkov bench mdp
   warpkov bench mdp --device cuda:0 --case G6 --method projected --precision f32 --runs 9
+  warpkov bench mdp --method serial --method projected --method values --connected --plot slip-grids.svg
   warpkov bench mdp --suite table-6.1 --case GW-1024x1024x4
   warpkov bench mdp --suite huge-grid --side 10000 --gamma 0.99
   warpkov bench mdp --suite huge-grid --side 100000 --device cuda:all
@@ -70,6 +72,13 @@ pub struct Arguments {
     /// Also measure the energy of the GPU by NVML, in joules per 10⁹ backups of a state: three seconds more for each line of slip-grids.
     #[arg(long)]
     energy: bool,
+    /// Open walls that close cells off from the goal, in slip-grids: without, 56 of G5's 629146 cells have a way to it.
+    #[arg(long)]
+    connected: bool,
+    /// Draw the figures of the publication with the measured numbers, or the times of scaling, to this file, .svg or .png; may be
+    /// repeated.
+    #[arg(long, value_name = "FILE")]
+    plot: Vec<PathBuf>,
     /// Print JSON: one array, or one object with an array per table.
     #[arg(long)]
     json: bool,
@@ -108,8 +117,11 @@ impl Arguments {
         let has_methods = matches!(self.suite, MdpSuite::SlipGrids | MdpSuite::Table61);
         let method = (!self.method.is_empty() && !has_methods).then_some(("--method", "slip-grids or table-6.1"));
         let has_cases = has_methods || self.suite == MdpSuite::Scaling;
+        let plot = (!self.plot.is_empty() && !has_cases).then_some(("--plot", "slip-grids, table-6.1 or scaling"));
+        let connected = self.connected && self.suite != MdpSuite::SlipGrids;
+        let connected = connected.then_some(("--connected", "slip-grids"));
         let case = (!self.case.is_empty() && !has_cases).then_some(("--case", "slip-grids, table-6.1 or scaling"));
-        match foreign.or(method).or(case) {
+        match foreign.or(method).or(case).or(plot).or(connected) {
             Some((name, suite)) => Err(Error::Usage(format!("{name} belongs to --suite {suite}"))),
             None => Ok(()),
         }

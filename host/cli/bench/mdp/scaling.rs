@@ -1,7 +1,6 @@
 //! `warpkov bench mdp --suite scaling`.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::Args;
 use warpkov_bench::mdp::plot::draw_scaling;
@@ -9,26 +8,22 @@ use warpkov_bench::mdp::scaling::{Event, FAMILIES, Point, Scaling, ScalingError,
 use warpkov_mdp::options::Precision;
 
 use super::{Arguments, Error, Outcome, number, print_json};
-use crate::common::output::Plot;
+use crate::common::output::plots;
 use crate::common::progress::Steps;
 
-/// The sizes, and the plots.
+/// The sizes.
 #[derive(Args)]
 #[command(next_help_heading = "Options of --suite scaling")]
 pub struct ScalingArguments {
     /// Entries of the largest models [default: 1e9]. An entry takes some 30 bytes of host memory.
     #[arg(long, value_name = "N", value_parser = number::positive)]
     largest: Option<f64>,
-    /// Draw the times to this file, .svg or .png; may be repeated.
-    #[arg(long, value_name = "FILE")]
-    plot: Vec<PathBuf>,
 }
 
 impl ScalingArguments {
     /// The first of these options that is given.
     pub fn given(&self) -> Option<&'static str> {
-        let given = [(self.largest.is_some(), "--largest"), (!self.plot.is_empty(), "--plot")];
-        given.into_iter().find_map(|(given, name)| given.then_some(name))
+        self.largest.map(|_| "--largest")
     }
 }
 
@@ -43,8 +38,8 @@ impl From<ScalingError> for Error {
 
 /// Measures model by model, prints each line when its measurement ends, and draws the times.
 pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let ScalingArguments { largest, plot } = &arguments.scaling;
-    let plots = plot.iter().cloned().map(Plot::new).collect::<Result<Vec<_>, Error>>()?;
+    let ScalingArguments { largest } = &arguments.scaling;
+    let plots = plots(&arguments.plot)?;
     let named = |name: &str| FAMILIES.into_iter().find(|family| family.name().eq_ignore_ascii_case(name));
     let families = arguments.cases(&FAMILIES, named, "grid, garnet or power-law")?;
     let wide = match arguments.precision[..] {

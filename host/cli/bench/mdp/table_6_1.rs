@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 use warpkov_bench::mdp::BenchOptions;
 use warpkov_bench::mdp::table_6_1::{
-    CONTENDERS, Contender, Locality, Measured, REDIRECTED, SpeedUp, count_sweeps, less_local, measure,
+    CONTENDERS, Contender, Locality, Measured, REDIRECTED, SpeedUp, count_sweeps, figures, less_local, means, measure,
 };
 use warpkov_common::choice::Choice;
 use warpkov_mdp::generate::{TABLE_6_1, WetFloor};
@@ -13,6 +13,7 @@ use warpkov_mdp::options::{Method, Precision};
 use warpkov_runtime::choose::DeviceChoice;
 
 use super::{Arguments, Error, Outcome, factor, or_default, print_json};
+use crate::common::output::plots;
 use crate::common::progress::Steps;
 
 /// The measurements.
@@ -45,6 +46,7 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
         };
         return Err(Error::Usage(format!("--method {method}: {why}")));
     }
+    let plots = plots(&arguments.plot)?;
     let domains = arguments.cases(&TABLE_6_1, WetFloor::named, "GW-64x64x1 to GW-1024x1024x4")?;
     let precisions = or_default(&arguments.precision, &[Precision::F32]);
     // `--case` names domains, and the models with less locality have no names.
@@ -92,9 +94,13 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
         }
     }
 
+    plots.iter().try_for_each(|plot| plot.draw(|format| figures(&results.table, &results.locality).draw(format)))?;
     if arguments.json {
         print_json(&results, out)?;
         return Ok(Outcome::Success);
+    }
+    if domains.len() > 1 {
+        write_means(&mut out, &results.table, &precisions, &contenders)?;
     }
     if !results.locality.is_empty() {
         write_locality(&mut out, &results.locality, &precisions, &counting)?;
@@ -116,22 +122,18 @@ fn write_header(out: &mut impl Write, options: &BenchOptions) -> std::io::Result
     )?;
     writeln!(
         out,
-        "{:<15} {:<15} {:<4} {:>10} {:>7} {:>10} {:>17} {:>15} {:>9}",
-        "domain", "method", "type", "time ms", "sweeps", "sweep µs", "speed-up", "source", "certified"
+        "{:<15} {:>9} {:<15} {:<4} {:>10} {:>7} {:>10} {:>17} {:>15} {:>9}",
+        "domain", "cost", "method", "type", "time ms", "sweeps", "sweep µs", "speed-up", "source", "certified"
     )
 }
 
 fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> {
-    let Measured { domain, contender, precision, sweeps, milliseconds, sweep_us, certificate, .. } = measured;
-    let both = |speed_up: Option<SpeedUp>| {
-        speed_up.map_or_else(String::new, |SpeedUp { convergence, sweep }| {
-            format!("{} {:>8}", factor(convergence), factor(sweep))
-        })
-    };
+    let Measured { domain, cost, contender, precision, sweeps, milliseconds, sweep_us, certificate, .. } = measured;
     writeln!(
         out,
-        "{:<15} {:<15} {:<4} {:>10.3} {:>7} {:>10.2} {:>17} {:>15} {:>9}",
+        "{:<15} {:>9} {:<15} {:<4} {:>10.3} {:>7} {:>10.2} {:>17} {:>15} {:>9}",
         domain,
+        cost,
         contender.name,
         precision.to_string(),
         milliseconds,
@@ -141,6 +143,31 @@ fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> 
         both(measured.published),
         certificate.bound_text().unwrap_or_else(|| "none".to_owned()),
     )
+}
+
+/// The speed-ups to convergence and of a sweep.
+fn both(speed_up: Option<SpeedUp>) -> String {
+    speed_up.map_or_else(String::new, |SpeedUp { convergence, sweep }| {
+        format!("{} {:>8}", factor(convergence), factor(sweep))
+    })
+}
+
+/// The means of the speed-ups over the domains (section 6.4).
+fn write_means(
+    out: &mut impl Write,
+    table: &[Measured],
+    precisions: &[Precision],
+    contenders: &[&Contender],
+) -> std::io::Result<()> {
+    for contender in contenders {
+        for &precision in precisions {
+            let own = |measured: &&Measured| measured.contender == **contender && measured.precision == precision;
+            let [here, source] = means(&table.iter().filter(own).collect::<Vec<_>>()).map(both);
+            let precision = precision.to_string();
+            writeln!(out, "{:<25} {:<15} {precision:<4} {here:>47} {source:>15}", "mean", contender.name)?;
+        }
+    }
+    Ok(())
 }
 
 fn write_locality(

@@ -238,11 +238,11 @@ pub struct Parallel<'m, T: Precise> {
 }
 
 /// P^π and r^π: the rows of the current policy.
-struct Projected<T> {
-    row_ptr: Vec<usize>,
-    col: Vec<u32>,
-    prob: Vec<T>,
-    reward: Vec<T>,
+pub(in crate::backends) struct Projected<T> {
+    pub row_ptr: Vec<usize>,
+    pub col: Vec<u32>,
+    pub prob: Vec<T>,
+    pub reward: Vec<T>,
 }
 
 impl<'m, T: Precise> Parallel<'m, T> {
@@ -259,8 +259,13 @@ impl<'m, T: Precise> Parallel<'m, T> {
         Self { state: Working::new(model), projected }
     }
 
+    /// V.
+    pub(in crate::backends) fn values_mut(&mut self) -> &mut [T] {
+        &mut self.state.v_old
+    }
+
     /// Gathers the rows of the current policy: lengths, prefix sum, copy.
-    fn project(&mut self) {
+    pub(in crate::backends) fn project(&mut self) -> &Projected<T> {
         let Self { state, projected } = self;
         let entries = |s: usize| state.selected(s);
         projected.row_ptr[1..].par_iter_mut().enumerate().for_each(|(s, length)| *length = entries(s).len());
@@ -293,6 +298,7 @@ impl<'m, T: Precise> Parallel<'m, T> {
                 target = end;
             }
         });
+        projected
     }
 }
 

@@ -45,8 +45,19 @@ impl<'d, O: Offset> System<'d, O> {
         layout: PolicyLayout,
         ranks: Option<Box<dyn Exchanges<f64> + 'd>>,
     ) -> Result<Self, DeviceError> {
-        let projected = Projected::in_team(device, model, layout, ranks)?;
-        let (states, all) = (projected.states(), model.states() as usize);
+        Self::on(Projected::in_team(device, model, layout, ranks)?, model)
+    }
+
+    /// [`new`](Self::new) for a model that stays on the host, as [`Projected::on_host`].
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn on_host(device: &'d AnyDevice, model: &'d Mdp) -> Result<Self, DeviceError> {
+        Self::on(Projected::on_host(device, model)?, model)
+    }
+
+    fn on(projected: Projected<'d, f64, O>, model: &Mdp) -> Result<Self, DeviceError> {
+        let (device, states, all) = (projected.device(), projected.states(), model.states() as usize);
         Ok(Self {
             projected,
             states,
@@ -61,8 +72,19 @@ impl<'d, O: Offset> System<'d, O> {
     /// Bytes of device memory, including the nine vectors of [`Krylov`](crate::backends::krylov::Krylov).
     #[must_use]
     pub fn bytes(model: &Mdp, layout: PolicyLayout) -> u64 {
+        Projected::<f64, O>::bytes(model, layout) + Self::own_bytes(model)
+    }
+
+    /// The same if the model is on the host.
+    #[must_use]
+    pub fn bytes_on_host(model: &Mdp) -> u64 {
+        Projected::<f64, O>::bytes_on_host(model) + Self::own_bytes(model)
+    }
+
+    /// Bytes of the vectors.
+    fn own_bytes(model: &Mdp) -> u64 {
         let states = model.states() as usize;
-        Projected::<f64, O>::bytes(model, layout) + 8 * (10 * states + 2 * blocks(states) as usize + 2) as u64
+        8 * (10 * states + 2 * blocks(states) as usize + 2) as u64
     }
 }
 

@@ -2,6 +2,7 @@
 
 use warpkov_device::device::Offset;
 use warpkov_runtime::Precise;
+use warpkov_runtime::cores;
 use warpkov_runtime::device::AnyDevice;
 use warpkov_runtime::gpu::{CudaError, size};
 use warpkov_runtime::sparse::Cusparse;
@@ -25,8 +26,8 @@ pub trait Layout<'m>: Send {
     /// Bytes of device memory in this precision.
     fn bytes(&self, precision: Precision) -> u64;
 
-    /// The same model in parts that are streamed through `free` bytes of device memory, which are fewer than the `needed` ones; `None` if
-    /// the method cannot, or if not even single parts fit.
+    /// The same model with parts on the host that are streamed or used there, in `free` bytes of device memory, which are fewer than the
+    /// `needed` ones; `None` if the method cannot, or if not even single parts fit.
     fn in_parts(
         self: Box<Self>,
         _needed: u64,
@@ -34,6 +35,11 @@ pub trait Layout<'m>: Send {
         _options: &SolveOptions,
     ) -> Option<Box<dyn Layout<'m> + 'm>> {
         None
+    }
+
+    /// What to do if the device lacks memory, as in "use …".
+    fn instead(&self, _options: &SolveOptions) -> &'static str {
+        CudaError::SMALLER
     }
 
     /// Whether the whole model is on the device for value iteration, as mixed and refined precision require.
@@ -84,7 +90,8 @@ pub fn within<'m>(
     if needed <= free {
         return Ok(layout);
     }
-    let lacking = || CudaError::OutOfMemory { needed, free, total, what: "the model".to_owned() }.into();
+    let instead = layout.instead(options);
+    let lacking = || CudaError::OutOfMemory { needed, free, total, what: "the model".to_owned(), instead }.into();
     layout.in_parts(needed, free, options).ok_or_else(lacking)
 }
 
@@ -140,6 +147,13 @@ impl<'m> Layout<'m> for SweepLayout<'m> {
             "the model takes {needed} of {free} free: streamed through in {parts} parts, {at_a_time} at a time,"
         );
         Some(Box::new(streaming))
+    }
+
+    fn instead(&self, options: &SolveOptions) -> &'static str {
+        match options.storage {
+            Some(Storage::Rows | Storage::Patterns) => "no option storage, so that the model is streamed",
+            _ => CudaError::SMALLER,
+        }
     }
 
     fn is_whole(&self) -> bool {
@@ -246,6 +260,8 @@ pub struct PolicyIteration<'m> {
     mdp: &'m Mdp,
     method: Method,
     layout: PolicyLayout,
+    /// Why the model stays on the host, if it does.
+    on_host: Option<String>,
 }
 
 impl<'m> PolicyIteration<'m> {
@@ -257,14 +273,14 @@ impl<'m> PolicyIteration<'m> {
             Method::Projected(Spmv::Cusparse) => PolicyLayout::Rows { lanes: 2 },
             _ => PolicyLayout::choose(mdp),
         };
-        Self { mdp, method, layout }
+        Self { mdp, method, layout, on_host: None }
     }
 
     /// Whether offsets into the model or into P^π need 64 bits. Kernels add a few rows of a slice to an offset before
     /// they compare it with the end, and that sum must not overflow.
     fn is_wide(&self) -> bool {
-        let elements = self.layout.capacity(self.mdp).max(self.mdp.transitions().nnz()).max(self.mdp.rows());
-        elements > u32::MAX as usize - 1024
+        let of_model = if self.on_host.is_some() { 0 } else { self.mdp.transitions().nnz().max(self.mdp.rows()) };
+        self.layout.capacity(self.mdp).max(of_model) > u32::MAX as usize - 1024
     }
 
     /// cuSPARSE for the products with P^π.
@@ -287,12 +303,22 @@ impl<'m> PolicyIteration<'m> {
     where
         'm: 'd,
     {
-        let Self { mdp, method, layout } = *self;
+        let Self { mdp, method, layout, ref on_host } = *self;
+        let on_host = on_host.is_some();
+        if on_host && ranks.is_some() {
+            return Err(SolveError::OneRank(method));
+        }
         if method == Method::Krylov {
-            let system = System::<O>::in_team(device, mdp, layout, Ranks::exchanges(ranks, device)?)?;
+            let system = match on_host {
+                true => System::<O>::on_host(device, mdp)?,
+                false => System::<O>::in_team(device, mdp, layout, Ranks::exchanges(ranks, device)?)?,
+            };
             return Ok(Dynamic::Policies(Box::new(unified(Krylov::new(system, Scale::new(mdp, team)?)?, ranks))));
         }
-        let mut projected = Projected::<T, O>::in_team(device, mdp, layout, Ranks::exchanges(ranks, device)?)?;
+        let mut projected = match on_host {
+            true => Projected::<T, O>::on_host(device, mdp)?,
+            false => Projected::<T, O>::in_team(device, mdp, layout, Ranks::exchanges(ranks, device)?)?,
+        };
         if method == Method::Projected(Spmv::Cusparse) {
             projected = projected.with_cusparse(self.cusparse(device, ranks)?);
         }
@@ -304,17 +330,35 @@ impl<'m> PolicyIteration<'m> {
 impl<'m> Layout<'m> for PolicyIteration<'m> {
     fn note(&self) -> Option<String> {
         let by_cusparse = self.method == Method::Projected(Spmv::Cusparse);
-        by_cusparse.then(|| "products with P^π are those of NVIDIA's cuSPARSE".to_owned())
+        let by_cusparse = by_cusparse.then(|| "products with P^π are those of NVIDIA's cuSPARSE".to_owned());
+        let notes: Vec<_> = self.on_host.iter().cloned().chain(by_cusparse).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 
     fn bytes(&self, precision: Precision) -> u64 {
         fn bytes<T: Precise, O: Offset>(policies: &PolicyIteration) -> u64 {
-            match policies.method {
-                Method::Krylov => System::<O>::bytes(policies.mdp, policies.layout),
-                _ => Projected::<T, O>::bytes(policies.mdp, policies.layout),
+            let PolicyIteration { mdp, method, layout, on_host } = policies;
+            match (method, on_host) {
+                (Method::Krylov, None) => System::<O>::bytes(mdp, *layout),
+                (Method::Krylov, Some(_)) => System::<O>::bytes_on_host(mdp),
+                (_, None) => Projected::<T, O>::bytes(mdp, *layout),
+                (_, Some(_)) => Projected::<T, O>::bytes_on_host(mdp),
             }
         }
         by_types!(precision, self.is_wide(), bytes(self))
+    }
+
+    /// The model stays on the host, where policies are improved; the device has P^π.
+    fn in_parts(self: Box<Self>, needed: u64, free: u64, options: &SolveOptions) -> Option<Box<dyn Layout<'m> + 'm>> {
+        let (needed, room) = (size(needed), free - free / 32);
+        let on_host = format!(
+            "the model takes {needed} of {} free: policies are improved on {}, and evaluated on the device",
+            size(free),
+            cores::all()
+        );
+        let layout = PolicyLayout::rows(self.mdp);
+        let on_host = Self { layout, on_host: Some(on_host), ..*self };
+        (on_host.bytes(options.precision) <= room).then(|| Box::new(on_host) as Box<dyn Layout<'m> + 'm>)
     }
 
     fn open<'d>(

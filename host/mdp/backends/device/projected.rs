@@ -20,6 +20,7 @@ use super::layouts::rows::{checked_offset, lanes_for};
 use super::resident::{MAX_BATCH, Resident};
 use super::sweeps::{THREADS, launch_batch};
 use crate::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
+use crate::backends::cpu::Parallel;
 use crate::model::Mdp;
 use warpkov_runtime::Precise;
 use warpkov_runtime::prefix_sum::{exclusive_scan, scratch_len};
@@ -42,16 +43,20 @@ impl PolicyLayout {
     /// otherwise rows with one thread per one to two entries.
     #[must_use]
     pub fn choose(model: &Mdp) -> Self {
-        let mean = model.transitions().nnz() as f64 / model.rows() as f64;
+        let mean = mean_row(model);
         if mean <= 8.0 && slice_capacity(model) as f64 <= 2.0 * mean * f64::from(model.states()) + 4096.0 {
             Self::Slices
         } else {
-            Self::Rows { lanes: lanes_for(mean).max(2) }
+            Self::rows(model)
         }
     }
-}
 
-impl PolicyLayout {
+    /// Rows, with one thread per one to two entries.
+    #[must_use]
+    pub fn rows(model: &Mdp) -> Self {
+        Self::Rows { lanes: lanes_for(mean_row(model)).max(2) }
+    }
+
     /// Number of row groups with an offset: slices or single rows.
     fn groups(self, model: &Mdp) -> usize {
         match self {
@@ -78,6 +83,11 @@ impl PolicyLayout {
     }
 }
 
+/// Mean number of entries of a row.
+fn mean_row(model: &Mdp) -> f64 {
+    model.transitions().nnz() as f64 / model.rows() as f64
+}
+
 /// Maximum number of entries of the slices over all policies: Σ over slices of 32 · (longest row of any action).
 fn slice_capacity(model: &Mdp) -> usize {
     SLICE * sum_of_longest(model, SLICE)
@@ -98,7 +108,8 @@ fn sum_of_longest(model: &Mdp, states: usize) -> usize {
     (0..all.div_ceil(states)).into_par_iter().map(longest).sum()
 }
 
-/// The projected method: gathers P^π and r^π on the device for each policy and sweeps over them.
+/// The projected method: gathers P^π and r^π for each policy and sweeps over them on the device. Of a model that the device has no room
+/// for, policies are improved and P^π is gathered on the host.
 pub struct Projected<'d, T: Precise, O: Offset> {
     device: &'d AnyDevice,
     resident: Resident<'d, T, O>,
@@ -113,6 +124,8 @@ pub struct Projected<'d, T: Precise, O: Offset> {
     current: bool,
     /// Keys of the greatest change and of the greatest decrease of a greedy sweep.
     extremes: AnyBuffer<u64>,
+    /// The model and π, if they are on the host.
+    host: Option<Box<Parallel<'d, T>>>,
     /// The library whose products take the place of ours in evaluations.
     cusparse: Option<Cusparse>,
 }
@@ -176,6 +189,34 @@ impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
             reward: device.zeros(model.states() as usize)?,
             current: false,
             extremes: device.zeros(2)?,
+            host: None,
+            cusparse: None,
+        })
+    }
+
+    /// The method for a model that stays on the host; V = 0, π = 0. P^π is in compressed rows.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    pub fn on_host(device: &'d AnyDevice, model: &'d Mdp) -> Result<Self, DeviceError> {
+        let layout = PolicyLayout::rows(model);
+        let _: O = checked_offset(layout.capacity(model) as u64);
+        Ok(Self {
+            device,
+            resident: Resident::without_rows(device, model)?,
+            layout,
+            counts: device.zeros(0)?,
+            offsets: device.zeros(0)?,
+            scratch: device.zeros(0)?,
+            col: device.zeros(0)?,
+            prob: device.zeros(0)?,
+            reward: device.zeros(0)?,
+            current: false,
+            extremes: device.zeros(0)?,
+            host: Some(Box::new(Parallel::new(model))),
             cusparse: None,
         })
     }
@@ -198,6 +239,14 @@ impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
         let own =
             (2 * groups + 1 + scratch_len(groups)) * o + layout.capacity(model) * (4 + t) + model.states() as usize * t;
         Resident::<T, O>::bytes(model) + own as u64 + 16
+    }
+
+    /// Bytes of device memory for this method if the model is on the host, with the largest P^π.
+    #[must_use]
+    pub fn bytes_on_host(model: &Mdp) -> u64 {
+        let (t, states) = (size_of::<T>(), model.states() as usize);
+        let own = (states + 1) * size_of::<O>() + PolicyLayout::rows(model).capacity(model) * (4 + t) + states * t;
+        Resident::<T, O>::bytes_without_rows(model) + own as u64
     }
 
     /// The device.
@@ -261,6 +310,17 @@ impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
     /// Gathers P^π and r^π of the current policy unless they are up to date: count, scan, copy.
     pub(super) fn project(&mut self) -> Result<(), DeviceError> {
         if std::mem::replace(&mut self.current, true) {
+            return Ok(());
+        }
+        if let Some(host) = &mut self.host {
+            // What is not needed any more makes room.
+            (self.col, self.prob) = (self.device.zeros(0)?, self.device.zeros(0)?);
+            let projected = host.project();
+            let offsets: Vec<O> = projected.row_ptr.iter().map(|&end| checked_offset(end as u64)).collect();
+            self.offsets = self.device.upload(&offsets)?;
+            self.col = self.device.upload(&projected.col)?;
+            self.prob = self.device.upload(&projected.prob)?;
+            self.reward = self.device.upload(&projected.reward)?;
             return Ok(());
         }
         let Self { device, resident, layout, counts, offsets, scratch, col, prob, reward, .. } = self;
@@ -334,6 +394,9 @@ impl<T: Precise, O: Offset> State for Projected<'_, T, O> {
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), DeviceError> {
         self.current = false;
+        if let Some(host) = &mut self.host {
+            let Ok(()) = host.reset(None);
+        }
         self.resident.reset(self.device, initial)
     }
 
@@ -342,7 +405,10 @@ impl<T: Precise, O: Offset> State for Projected<'_, T, O> {
     }
 
     fn policy(&mut self) -> Result<Vec<u32>, DeviceError> {
-        self.device.to_vec(&self.resident.policy)
+        match &mut self.host {
+            Some(host) => host.policy().map_err(|error| match error {}),
+            None => self.device.to_vec(&self.resident.policy),
+        }
     }
 
     /// Stored entries of P^π including padding, offsets, r^π, and V read and written.
@@ -383,16 +449,33 @@ impl<T: Precise, O: Offset> Evaluate for Projected<'_, T, O> {
     }
 
     fn improve(&mut self, tie: f64) -> Result<u64, DeviceError> {
-        let (lanes, states_per_block) = self.resident.rows.lanes_and_states;
-        let changed = self.resident.improve(self.device, tie, lanes, THREADS, states_per_block)?;
+        let changed = match &mut self.host {
+            Some(host) => {
+                self.device.download(&self.resident.v_old, host.values_mut())?;
+                let Ok(changed) = host.improve(tie);
+                changed
+            }
+            None => {
+                let (lanes, states_per_block) = self.resident.rows.lanes_and_states;
+                self.resident.improve(self.device, tie, lanes, THREADS, states_per_block)?
+            }
+        };
         self.current &= changed == 0;
         Ok(changed)
     }
 }
 
 impl<T: Precise, O: Offset> GreedySweeps for Projected<'_, T, O> {
-    /// Each sweep improves the policy greedily and then evaluates it for one sweep.
+    /// Each sweep improves the policy greedily and then evaluates it for one sweep. A model on the host is swept there: P^π would
+    /// serve one sweep.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, DeviceError> {
+        if let Some(host) = &mut self.host {
+            self.current = false;
+            self.device.download(&self.resident.v_old, host.values_mut())?;
+            let Ok(backups) = host.backup(stop, max_sweeps);
+            self.device.write(&mut self.resident.v_old, host.values_mut())?;
+            return Ok(backups);
+        }
         let mut sweeps = 0;
         loop {
             self.improve(0.0)?;

@@ -58,10 +58,24 @@ impl<'d, T: Precise, O: Offset> Resident<'d, T, O> {
         model: &Mdp,
         ranks: Option<Box<dyn Exchanges<T> + 'd>>,
     ) -> Result<Self, DeviceError> {
-        let states = model.states() as usize;
-        let first_policy = model.first_policy();
         assert_eq!(model.own().start, 0, "ghosts follow the states of this rank");
-        let (rows, numbers) = RowIndex::upload(device, model, &model.expected_rewards())?;
+        let rows = RowIndex::upload(device, model, &model.expected_rewards())?;
+        Self::with_rows(device, model, rows, model.first_policy(), ranks)
+    }
+
+    /// V in device memory, for a model that stays on the host with π.
+    pub fn without_rows(device: &AnyDevice, model: &Mdp) -> Result<Self, DeviceError> {
+        Self::with_rows(device, model, RowIndex::none(device, model.gamma())?, Vec::new(), None)
+    }
+
+    fn with_rows(
+        device: &AnyDevice,
+        model: &Mdp,
+        (rows, numbers): (RowIndex<O>, ModelNumbers<T>),
+        first_policy: Vec<u32>,
+        ranks: Option<Box<dyn Exchanges<T> + 'd>>,
+    ) -> Result<Self, DeviceError> {
+        let states = model.states() as usize;
         let ghosts = model.part().map_or(0, |part| part.ghosts());
         Ok(Self {
             ranks,
@@ -85,7 +99,12 @@ impl<'d, T: Precise, O: Offset> Resident<'d, T, O> {
         let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
         let (states, rows, nnz) = (u64::from(model.states()), model.rows() as u64, model.transitions().nnz() as u64);
         let choices = if matches!(model.choices(), Choices::Ragged(_)) { states + 1 } else { 0 };
-        (choices + rows + 1) * o + nnz * (4 + t) + rows * t + states * (4 + 2 * t) + 8 * (MAX_BATCH as u64 + 1)
+        (choices + rows + 1) * o + nnz * (4 + t) + rows * t + 4 * states + Self::bytes_without_rows(model)
+    }
+
+    /// Bytes of device memory allocated by [`without_rows`](Self::without_rows).
+    pub fn bytes_without_rows(model: &Mdp) -> u64 {
+        2 * u64::from(model.states()) * size_of::<T>() as u64 + 8 * (MAX_BATCH as u64 + 1)
     }
 
     /// Launches batches of sweeps until one meets `theta`. The launches do not wait for residuals; sweeps after one

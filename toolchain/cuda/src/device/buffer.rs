@@ -76,7 +76,8 @@ impl<T> Drop for GpuBuffer<T> {
 /// The error of an allocation of `needed` bytes, with the memory of the current context. `what` is their purpose.
 pub(super) fn lacking(needed: u64, what: &str) -> CudaError {
     let (free, total) = mem_get_info().unwrap_or_default();
-    CudaError::OutOfMemory { needed, free: free as u64, total: total as u64, what: what.to_owned() }
+    let instead = CudaError::SMALLER;
+    CudaError::OutOfMemory { needed, free: free as u64, total: total as u64, what: what.to_owned(), instead }
 }
 
 /// Memory to be freed.

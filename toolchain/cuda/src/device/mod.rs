@@ -352,7 +352,13 @@ impl Gpu {
     pub fn reserve(&self, needed: u64, what: &str) -> Result<(), CudaError> {
         let (free, total) = self.memory()?;
         if needed > free {
-            return Err(CudaError::OutOfMemory { needed, free, total, what: what.to_owned() });
+            return Err(CudaError::OutOfMemory {
+                needed,
+                free,
+                total,
+                what: what.to_owned(),
+                instead: CudaError::SMALLER,
+            });
         }
         Ok(())
     }

@@ -64,6 +64,20 @@ impl<O: Offset> RowIndex<O> {
         Ok((index, ModelNumbers::upload(device, mdp.transitions().val(), reward)?))
     }
 
+    /// No rows: of a model that stays on the host.
+    pub fn none<T: Precise>(device: &AnyDevice, gamma: f64) -> Result<(Self, ModelNumbers<T>), DeviceError> {
+        let nothing = || device.zeros(0);
+        let index = Self {
+            actions: 0,
+            choices: nothing()?,
+            gamma,
+            lanes_and_states: (1, 1),
+            row_ptr: nothing()?,
+            col: device.zeros(0)?,
+        };
+        Ok((index, ModelNumbers::upload(device, &[], &[])?))
+    }
+
     /// The model as kernel arguments.
     pub fn args<'a, T: Precise>(&'a self, numbers: &'a ModelNumbers<T>) -> ModelArgs<'a, T, O, AnyDevice> {
         ModelArgs {
