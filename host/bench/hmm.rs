@@ -12,7 +12,7 @@ use warpkov_device::launch::Device;
 use warpkov_common::choice::choice;
 use warpkov_hmm::backend::Recursions;
 use warpkov_hmm::backends::cpu;
-use warpkov_hmm::backends::device::{Batch, Limits, Scan};
+use warpkov_hmm::backends::device::{Batch, ForwardMethod, Limits, Scan};
 use warpkov_hmm::generate::{Error, Kind, Uniform};
 use warpkov_hmm::model::Hmm;
 use warpkov_hmm::options::{Options, Precision};
@@ -25,6 +25,9 @@ use warpkov_runtime::gpu::CudaError;
 
 /// V in all cases.
 pub const SYMBOLS: u32 = 16;
+
+/// Maximum number of slices whose launches are recorded as one graph: it has four nodes for each.
+const RECORDED_SLICES: u32 = 1 << 14;
 
 /// N states, M sequences of T steps each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -90,6 +93,8 @@ pub struct Measured {
     pub case: Case,
     /// The operation.
     pub operation: Operation,
+    /// The method of the forward recursion.
+    pub method: ForwardMethod,
     /// Whether the parallel scan over time ran.
     pub scan: bool,
     /// The floating-point type.
@@ -139,8 +144,10 @@ pub enum BenchError {
 
 from_devices!(BenchError);
 
-/// Measures an operation at a place, on sequences cut as `scan` says. The CPU cuts no sequences, and has f32 in place of TF32. A GPU
-/// launches all kernels of the operation as one graph. Each step of training begins with the model of the step before.
+/// Measures an operation at a place, on sequences cut as `scan` says. The CPU and [`ForwardMethod::Slices`] cut no sequences, and have
+/// f32 in place of TF32. A GPU launches all kernels of the operation as one graph, but for more than 2¹⁴ slices. Each step of training
+/// begins with the model of the step before. `method` is that of [`Operation::Forward`] on a device; other operations, and the CPU, have
+/// one method.
 ///
 /// # Errors
 /// Those of the device, except a lack of memory: that is a result.
@@ -150,13 +157,14 @@ pub fn measure(
     operation: Operation,
     precision: Precision,
     scan: Scan,
+    method: ForwardMethod,
     runs: usize,
 ) -> Result<Measured, BenchError> {
-    let chunks = match place {
-        Place::Cpu => None,
-        _ => scan.steps(work.case.states, 1, &work.sequences),
+    let chunks = match (place, method) {
+        (Place::Device(_), ForwardMethod::Fused) => scan.steps(work.case.states, 1, &work.sequences),
+        _ => None,
     };
-    let limits = Limits { chunks, plain_tf32: precision == Precision::Tf32, ..Limits::default() };
+    let limits = Limits { chunks, plain_tf32: precision == Precision::Tf32, method, ..Limits::default() };
     let times = match precision {
         Precision::F64 => time::<f64>(place, work, operation, limits, runs),
         Precision::F32 | Precision::Tf32 => time::<f32>(place, work, operation, limits, runs),
@@ -167,7 +175,8 @@ pub fn measure(
         }
         times => times?,
     };
-    Ok(Measured { case: work.case, operation, scan: chunks.is_some(), precision, device: place.name(), times })
+    let (case, scan, device) = (work.case, chunks.is_some(), place.name());
+    Ok(Measured { case, operation, method, scan, precision, device, times })
 }
 
 fn time<T: Precise>(
@@ -211,7 +220,8 @@ fn time_on_device<T: Precise>(
     // The first run allocates the memory of all runs.
     launch(&mut batch, operation)?;
     device.synchronize()?;
-    let graph = device.capture(|| launch(&mut batch, operation))?;
+    let recorded = limits.method == ForwardMethod::Fused || work.case.steps <= RECORDED_SLICES;
+    let graph = if recorded { device.capture(|| launch(&mut batch, operation))? } else { None };
     let mut again = || match &graph {
         // SAFETY: the batch with all buffers of the graph is alive, and the same launches are valid again.
         Some(graph) => unsafe { device.launch_graph(graph) },

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use warpkov_cli::error::Error;
 use warpkov_common::parameters::{NON_NEGATIVE, POSITIVE};
-use warpkov_hmm::backends::device::Scan;
+use warpkov_hmm::backends::device::{ForwardMethod, Scan};
 use warpkov_hmm::io::{self, Format};
 use warpkov_hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Frozen, Options, Precision, Pseudocounts};
@@ -338,7 +338,8 @@ impl<'a> Task<'a> {
         let (place, _) = Place::open(options.device()?, Some(&cost(model, sequences)))?;
         let comm = Local::alone();
         let precision = self.precision()?;
-        let run = Setup { sequences, sets: &[], place: &place, precision, scan: Scan::Auto, comm: &comm };
+        let (scan, method) = (Scan::Auto, ForwardMethod::Fused);
+        let run = Setup { sequences, sets: &[], place: &place, precision, scan, method, comm: &comm };
         let (found, _) = run.with_recursions(
             model,
             1,

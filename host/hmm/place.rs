@@ -6,7 +6,7 @@ use super::invariants;
 use super::model::Hmm;
 use super::options::{Options, Precision};
 use super::sequences::Sequences;
-use crate::backends::device::{Batch, Limits};
+use crate::backends::device::{Batch, Limits, UnfitForSlices};
 use warpkov_common::interrupt;
 use warpkov_runtime as runtime;
 use warpkov_runtime::Precise;
@@ -19,6 +19,9 @@ pub enum Error {
     /// The backend failed or was interrupted.
     #[error(transparent)]
     Runtime(#[from] runtime::Error),
+    /// The method cannot compute what is asked for.
+    #[error(transparent)]
+    Method(#[from] UnfitForSlices),
     /// A result violates an invariant.
     #[error(transparent)]
     Violated(#[from] invariants::Violated),

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer};
 
 use super::backend::NO_STATE;
+use super::backends::device::ForwardMethod;
 use super::divided::RankShare;
 use super::io::sequences::{Records, field, word};
 use super::io::{self as files};
@@ -142,6 +143,8 @@ file_format! {
 pub struct Scores<'a> {
     /// Input and device.
     pub context: Context<'a>,
+    /// The method of the forward recursion.
+    pub method: ForwardMethod,
     /// ln P(O) of each sequence, M; −∞ where the model cannot emit the sequence.
     pub log_likelihoods: Vec<f64>,
 }
@@ -163,7 +166,7 @@ impl Scores<'_> {
 
 impl Report for Scores<'_> {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { context, log_likelihoods } = self;
+        let Self { context, method, log_likelihoods } = self;
         let (count, steps) = (context.sequences(), context.records.sequences.steps());
         let (total, aic, bic) = self.total();
         let least = log_likelihoods.iter().copied().fold(f64::INFINITY, f64::min);
@@ -176,13 +179,15 @@ impl Report for Scores<'_> {
             writeln!(out, "  not possible   {impossible}")?;
         }
         writeln!(out, "AIC, BIC         {aic:.3}, {bic:.3}")?;
-        writeln!(out, "Device           {}, {}", context.device, context.precision)?;
+        let by = if *method == ForwardMethod::Fused { "" } else { ", method slices" };
+        writeln!(out, "Device           {}, {}{by}", context.device, context.precision)?;
         context.write_ranks(out)
     }
 
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         #[derive(Serialize)]
         struct Fields<'a> {
+            method: ForwardMethod,
             sequences: usize,
             observations: usize,
             log_likelihood: Number,
@@ -192,6 +197,7 @@ impl Report for Scores<'_> {
         }
         let (total, aic, bic) = self.total();
         let fields = Fields {
+            method: self.method,
             sequences: self.context.sequences(),
             observations: self.context.records.sequences.steps(),
             log_likelihood: Number(total),

@@ -6,9 +6,9 @@ use warpkov_runtime::comm::Communicator;
 
 use crate::ambiguous::Ambiguous;
 use crate::backend::Recursions;
-use crate::backends::device::{Limits, Scan};
+use crate::backends::device::{ForwardMethod, Limits, Scan, UnfitForSlices};
 use crate::divided::{Divided, Division, RankShare};
-use crate::model::Hmm;
+use crate::model::{Emissions, Hmm};
 use crate::options::Precision;
 use crate::place::{Error, recursions};
 use crate::sequences::Sequences;
@@ -29,17 +29,29 @@ pub struct Setup<'a> {
     pub precision: Precision,
     /// Use of the scan over time on a device.
     pub scan: Scan,
+    /// The method of the forward recursion on a device.
+    pub method: ForwardMethod,
     /// The connection to the other ranks.
     pub comm: &'a dyn Communicator,
 }
 
 impl Setup<'_> {
+    /// Checks that the method can run here, by models of the shape of `model`.
+    fn check_method(&self, model: &Hmm) -> Result<(), UnfitForSlices> {
+        self.method.check(matches!(self.place, Place::Cpu), self.precision, self.scan)?;
+        match (self.method, model.emissions(), self.comm.size()) {
+            (ForwardMethod::Fused, ..) | (_, Emissions::Categorical { .. }, 1) => Ok(()),
+            (_, Emissions::Gaussian { .. }, _) => Err(UnfitForSlices::Vectors),
+            (_, _, ranks) => Err(UnfitForSlices::Ranks(ranks)),
+        }
+    }
+
     /// Runs `work` with the recursions by `count` models of the shape of `model`. If there are several ranks, each has a
     /// share of the sequences, and the result is that of [`Divided`], with what each rank did; all ranks call this, and
     /// `agree` returns what `work` is given, or the error of any rank.
     ///
     /// # Errors
-    /// Those of the device, of other ranks, and of `work`.
+    /// Those of the device, of other ranks, and of `work`; and before any work, [`UnfitForSlices`].
     pub fn with_recursions<T, E: From<Error>>(
         self,
         model: &Hmm,
@@ -47,10 +59,11 @@ impl Setup<'_> {
         agree: impl for<'d> FnOnce(Result<Divided<'d>, Error>) -> Result<Divided<'d>, E>,
         work: impl FnOnce(&mut Running<'_>) -> Result<T, E>,
     ) -> Result<(T, Vec<RankShare>), E> {
-        let Self { sequences, sets, place, precision, scan, comm } = self;
+        self.check_method(model).map_err(Error::from)?;
+        let Self { sequences, sets, place, precision, scan, method, comm } = self;
         let limits = |sequences: &Sequences| {
             let chunks = scan.steps(model.states(), count, sequences);
-            Limits { chunks, ..Limits::default() }
+            Limits { chunks, method, ..Limits::default() }
         };
         let work = |recursions: &mut Running<'_>| match sets {
             [] => work(recursions),

@@ -179,6 +179,19 @@ impl Operands {
         Some(inverse)
     }
 
+    /// T_inv as the source has it where there is no [inverse](Self::inverse): the last s with T(s, a) = s', and s' itself where no
+    /// state leads to s'. `None` unless T is deterministic.
+    #[must_use]
+    pub fn last_predecessors(&self) -> Option<Vec<u32>> {
+        let Transitions::Deterministic(next) = &self.transitions else { return None };
+        let states = self.states as usize;
+        let mut from: Vec<u32> = (0..self.states).cycle().take(next.len()).collect();
+        for (place, &to) in next.iter().enumerate() {
+            from[place / states * states + to as usize] = (place % states) as u32;
+        }
+        Some(from)
+    }
+
     /// T by columns: row a·S + s' holds the predecessors s of s' under action a, ascending, and T(s, a, s').
     #[must_use]
     pub fn predecessors(&self) -> Csr {

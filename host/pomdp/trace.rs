@@ -98,6 +98,9 @@ pub struct Trace {
     pub tensors: Tensors,
     /// Index of a belief, and the one-step lookahead from it.
     pub lookahead: Option<(usize, Lookahead)>,
+    /// The [last predecessors](Operands::last_predecessors), and the lookahead of the same belief by them in place of T, where T has
+    /// no inverse.
+    pub by_inverse: Option<(Vec<u32>, Lookahead)>,
 }
 
 /// An element of a tensor.
@@ -303,7 +306,19 @@ impl Trace {
             writeln!(out)?;
         }
         if let Some((j, lookahead)) = &self.lookahead {
-            write_lookahead(out, *j, lookahead)?;
+            writeln!(out, "One step of lookahead from belief {j}: argmax_a c1 + γ c2")?;
+            write_lookahead(out, "Σ_s T(s,a,s') b(s)", lookahead)?;
+        }
+        if let Some((inverse, lookahead)) = &self.by_inverse {
+            let rows =
+                inverse.chunks_exact(self.operands.states as usize).map(|row| format!("{row:?}").replace(',', ""));
+            let rows = rows.collect::<Vec<_>>().join(" ");
+            writeln!(
+                out,
+                "\nThe same as in the source: with T_inv[a][s'] = s, which T does not have\n  T_inv = [{rows}]"
+            )?;
+            writeln!(out, "  kernel next_belief_inverse")?;
+            write_lookahead(out, "b(T_inv[a][s'])", lookahead)?;
         }
         Ok(())
     }
@@ -368,6 +383,15 @@ impl Trace {
         if let Some((belief, lookahead)) = &self.lookahead {
             object["lookahead"] = json!({ "belief": belief, "best": lookahead.best, "actions": lookahead.prospects });
         }
+        if let Some((inverse, lookahead)) = &self.by_inverse {
+            let inverse: Vec<_> = inverse.chunks_exact(self.operands.states as usize).collect();
+            object["lookahead_by_inverse"] = json!({
+                "kernel": "next_belief_inverse",
+                "inverse": inverse,
+                "best": lookahead.best,
+                "actions": lookahead.prospects,
+            });
+        }
         object
     }
 }
@@ -385,14 +409,14 @@ fn number(x: f64) -> String {
     format!("{x:.5e}").parse::<f64>().map_or_else(|_| x.to_string(), |rounded| rounded.to_string())
 }
 
-fn write_lookahead(out: &mut impl Write, belief: usize, lookahead: &Lookahead) -> io::Result<()> {
+/// Writes a lookahead. `before` is the formula of the belief before the observation.
+fn write_lookahead(out: &mut impl Write, before: &str, lookahead: &Lookahead) -> io::Result<()> {
     let list = |values: &[f64]| values.iter().map(|&x| number(x)).collect::<Vec<_>>().join(" ");
-    writeln!(out, "One step of lookahead from belief {belief}: argmax_a c1 + γ c2")?;
     for (a, prospect) in lookahead.prospects.iter().enumerate() {
         writeln!(out, "  a = {a}    c1 = b · R[{a}] = {}", number(prospect.c1))?;
         for (o, outlook) in prospect.outlooks.iter().enumerate() {
             writeln!(out, "    o = {o}")?;
-            writeln!(out, "      b̂(s') = O(a,s',o) Σ_s T(s,a,s') b(s) = [{}]", list(&outlook.unnormalised))?;
+            writeln!(out, "      b̂(s') = O(a,s',o) {before} = [{}]", list(&outlook.unnormalised))?;
             match &outlook.belief {
                 Some(belief) => writeln!(out, "      b^{{a,o}} = b̂ / Σ b̂ = [{}]", list(belief))?,
                 None => writeln!(out, "      b^{{a,o}}: none, as Σ b̂ = 0")?,
@@ -429,7 +453,7 @@ mod tests {
             vectors: vec![1.0, 2.0, 0.0, 3.0],
             beliefs: vec![0.7, 0.3, 0.4, 0.6],
         };
-        Trace { tensors: full_backup_cpu(&operands), operands, lookahead: None }
+        Trace { tensors: full_backup_cpu(&operands), operands, lookahead: None, by_inverse: None }
     }
 
     fn derivation(text: &str) -> Vec<String> {

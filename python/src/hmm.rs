@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use warpkov_common::interrupt;
-use warpkov_hmm::backends::device::Scan;
+use warpkov_hmm::backends::device::{ForwardMethod, Scan};
 use warpkov_hmm::filter::{Filter, Refused};
 use warpkov_hmm::model::{self, Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
@@ -162,7 +162,8 @@ fn compute<T: Send>(
     let found = detached(py, || -> Result<T, Error> {
         let (place, _) = Place::open(device, Some(&cost(model, sequences)))?;
         let comm = Local::alone();
-        let run = Setup { sequences, sets: &[], place: &place, precision, scan: Scan::Auto, comm: &comm };
+        let (scan, method) = (Scan::Auto, ForwardMethod::Fused);
+        let run = Setup { sequences, sets: &[], place: &place, precision, scan, method, comm: &comm };
         let (found, _) = run.with_recursions(
             model,
             1,

@@ -801,6 +801,52 @@ fn devices_agree() {
     assert_eq!((code, &*message), (Some(2), "error: --scan always takes up to 64 states, and the model has 65\n"));
 }
 
+/// The method slices has the likelihoods of the CPU, and its name in both reports.
+#[test]
+fn score_by_slices() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), "generate random --states 5 --symbols 4 --seed 3 --out model.json");
+    run(folder.path(), "generate random --states 2 --dimensions 2 --out vectors.json");
+    fs::write(folder.path().join("data.txt"), "0 1 NA 3 2 1 0\n3\n1 1 0\n2 0 3 NA\n").unwrap();
+    fs::write(folder.path().join("vectors.csv"), "0.5,1\n1,2\n").unwrap();
+    let files = "score model.json data.txt --missing marginalise";
+    let score = |rest: &str| parsed(&run(folder.path(), &format!("{files} {rest} --json")));
+    let (cpu, fused) = (score("--device cpu"), score("--device emulated"));
+    assert_eq!([&cpu["method"], &fused["method"]], ["fused"; 2]);
+    for (precision, tolerance) in [("f64", 1e-13), ("f32", 1e-5)] {
+        let found = score(&format!("--device emulated --method slices --precision {precision}"));
+        assert_eq!([&found["method"], &found["precision"], &found["device"]], ["slices", precision, "the emulator"]);
+        for (a, b) in
+            found["log_likelihoods"].as_array().unwrap().iter().zip(cpu["log_likelihoods"].as_array().unwrap())
+        {
+            let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
+            assert!((a - b).abs() <= tolerance * b.abs(), "{a} {b}");
+        }
+    }
+    let text = run(folder.path(), &format!("{files} --device emulated --method slices"));
+    assert!(text.contains("\nDevice           the emulator, f64, method slices\n"), "{text}");
+    let error = |arguments: &str| fails(folder.path(), &format!("{arguments} --method slices"), 2);
+    assert_eq!(
+        error(&format!("{files} --device cpu")),
+        "error: the method slices needs a GPU or the emulator as its device: on a CPU there is the method fused\n"
+    );
+    // Before any file is read.
+    assert_eq!(error("score none.json none.txt --device cpu"), error(&format!("{files} --device cpu")));
+    assert_eq!(
+        error("score vectors.json vectors.csv --device emulated"),
+        "error: the method slices is for models that emit symbols: for models that emit numbers there is the method fused\n"
+    );
+    assert_eq!(
+        error(&format!("{files} --device emulated --scan always")),
+        "error: the method slices cuts no sequences: the scan is for the method fused\n"
+    );
+    assert_eq!(
+        error(&format!("{files} --device emulated --precision tf32")),
+        "error: the method slices uses no tensor cores: expected the precision f32 or f64, or the method fused\n"
+    );
+    assert!(error("decode model.json data.txt").contains("unexpected argument '--method'"));
+}
+
 #[test]
 fn json_contains_timings() {
     let folder = tempfile::tempdir().unwrap();
@@ -842,6 +888,25 @@ fn bench_measures_devices() {
     let output = bench("--device auto --case 4x3x5 --runs 1 --precision f32 --operation forward --json");
     let rows = parsed(&String::from_utf8(output.stdout).unwrap());
     assert!(!rows[0]["device"].as_str().unwrap().is_empty());
+    let slices = "--device emulated --case 4x3x5 --runs 1 --precision f64 --method fused --method slices";
+    let output = bench(&format!("{slices} --json"));
+    let rows = parsed(&String::from_utf8(output.stdout).unwrap());
+    let named = |name| rows.as_array().unwrap().iter().map(|row| row[name].as_str().unwrap()).collect::<Vec<_>>();
+    assert_eq!((named("method"), named("operation")), (vec!["fused", "slices"], vec!["forward"; 2]));
+    let text = String::from_utf8(bench(slices).stdout).unwrap();
+    let by: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().nth(4)).take(3).collect();
+    assert_eq!(by, ["by", "recursion", "slices"]);
+    let refused = |arguments: &str| {
+        let output = bench(&format!("{arguments} --method slices"));
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let message = "error: --method slices is for --operation forward: viterbi has the method fused\n";
+    assert_eq!(refused("--device emulated --operation viterbi"), (Some(2), message.to_owned()));
+    let (code, message) = refused("--device cpu");
+    assert!(
+        code == Some(2) && message.starts_with("error: the method slices needs a GPU or the emulator"),
+        "{message}"
+    );
     assert_eq!(bench("--device cuda:4096").status.code(), Some(3));
     assert_eq!(bench("--device gpu").status.code(), Some(2));
     let output = bench("--device cpu --precision tf32");

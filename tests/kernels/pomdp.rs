@@ -110,6 +110,7 @@ fn two_states_lookahead<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     // The source's numbers: its T_inv lets action 1 keep each state, unlike its T, so its p(o|b, a) = .2 differs from
     // the divisor Σ = .19.
     let operands = example();
+    same("the source's T_inv", &[operands.last_predecessors()], &[Some(vec![0, 1, 0, 1])])?;
     let found = one_step_lookahead::<T>(device, &operands, &belief, Some(&[0, 1, 0, 1]))?;
     let outlook = &found.prospects[1].outlooks[0];
     close("the source's b̂", &outlook.unnormalised, &[0.01, 0.18], tolerance, 0.0)?;

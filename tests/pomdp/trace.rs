@@ -58,7 +58,7 @@ fn elements_are_derived() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("expected an index below 16"));
 }
 
-/// By the definitions, not by the source's T_inv: action 1 leads from b = [.1 .9] to state 1 with probability 1, and
+/// By the definitions: action 1 leads from b = [.1 .9] to state 1 with probability 1, and
 /// p(o|b, a) = .2.
 #[test]
 fn the_lookahead_follows_the_definitions() {
@@ -71,7 +71,30 @@ fn the_lookahead_follows_the_definitions() {
     assert!(text.contains("      b^{a,o} = b̂ / Σ b̂ = [0 1]\n"), "{text}");
     assert!(text.contains("      p(o|b,a) = b · t_{a,o} = 0.2\n"), "{text}");
     assert!(text.contains("c1 + γ c2 = 0.9 + γ·1.08 = 1.98\n"), "{text}");
-    assert!(text.ends_with("  a* = 0\n"), "{text}");
+    assert!(text.contains("  a* = 0\n\nThe same as in the source"), "{text}");
+}
+
+/// The numbers of sections 8 and 9 of the source: its T_inv lets action 1 keep each state.
+#[test]
+fn the_lookahead_by_t_inv_is_that_of_the_source() {
+    let text = stdout(&["--lookahead", "2"]);
+    let (_, text) =
+        text.split_once("The same as in the source: with T_inv[a][s'] = s, which T does not have\n").unwrap();
+    assert!(text.starts_with("  T_inv = [[0 1] [0 1]]\n  kernel next_belief_inverse\n  a = 0 "), "{text}");
+    let (_, text) = text.split_once("  a = 1 ").unwrap();
+    assert!(text.contains("      b̂(s') = O(a,s',o) b(T_inv[a][s']) = [0.01 0.18]\n"), "{text}");
+    assert!(text.contains("      b^{a,o} = b̂ / Σ b̂ = [0.0526316 0.947368]\n"), "{text}");
+    assert!(text.contains("      p(o|b,a) = b · t_{a,o} = 0.2\n"), "{text}");
+    let found: Value = serde_json::from_str(&stdout(&["--lookahead", "2", "--json"])).expect("JSON");
+    let source = &found["lookahead_by_inverse"];
+    assert_eq!((&source["kernel"], &source["inverse"]), (&json!("next_belief_inverse"), &json!([[0, 1], [0, 1]])));
+    let belief = |found: &Value| -> Vec<f64> {
+        let belief = found["actions"][1]["outlooks"][0]["belief"].as_array().expect("a belief");
+        belief.iter().map(|p| (p.as_f64().expect("a number") * 100.0).round() / 100.0).collect()
+    };
+    assert_eq!((belief(source), belief(&found["lookahead"])), (vec![0.05, 0.95], vec![0.0, 1.0]));
+    let without: Value = serde_json::from_str(&stdout(&["--json"])).expect("JSON");
+    assert!(without["lookahead"].is_null() && without["lookahead_by_inverse"].is_null());
 }
 
 #[test]

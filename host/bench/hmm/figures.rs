@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{Case, Measured, Operation, Times, case};
 use warpkov_common::choice::Choice;
 use warpkov_common::plot::panels::{Panel, Panels};
+use warpkov_hmm::backends::device::ForwardMethod;
 
 /// T of all figures (section 3.1).
 pub const STEPS: u32 = 16;
@@ -101,10 +102,14 @@ pub fn figures<'a>(all: impl IntoIterator<Item = (&'a Measured, Option<Line>)>) 
         Panel::new(&format!("{operation}, ms{figure}"), true)
     };
     let mut panels: Vec<Panel> = Operation::ALL.iter().map(panel).collect();
-    for (Measured { case, operation, scan, precision, times, .. }, line) in all {
+    for (Measured { case, operation, method, scan, precision, times, .. }, line) in all {
         let Some(at) = Operation::ALL.iter().position(|other| other == operation) else { continue };
         let name = format!("{}x{}x{}", case.states, case.sequences, case.steps);
-        let by = if *scan { format!("{precision}, scan") } else { precision.to_string() };
+        let by = match (method, scan) {
+            (ForwardMethod::Slices, _) => format!("{precision}, slices"),
+            (ForwardMethod::Fused, true) => format!("{precision}, scan"),
+            (ForwardMethod::Fused, false) => precision.to_string(),
+        };
         if let Times::Measured { milliseconds, .. } = times {
             panels[at].add(&by, false, &name, *milliseconds);
         }

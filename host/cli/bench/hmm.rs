@@ -8,8 +8,9 @@ use serde::Serialize;
 use warpkov_bench::hmm::figures::{self, Line, published};
 use warpkov_bench::hmm::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure};
 use warpkov_common::choice::Choice;
-use warpkov_hmm::backends::device::Scan;
+use warpkov_hmm::backends::device::{ForwardMethod, Scan};
 use warpkov_hmm::options::Precision;
+use warpkov_hmm::place::Error as HmmError;
 use warpkov_runtime::choose::{DeviceChoice, Place};
 
 use super::{Error, Outcome, factor, note, or_default, print_json};
@@ -28,6 +29,7 @@ Examples:
   warpkov bench hmm --suite figures --runs 11 --plot figures.svg
   warpkov bench hmm --suite long --runs 5
   warpkov bench hmm --device cpu --runs 11
+  warpkov bench hmm --method fused --method slices --operation forward
   warpkov bench hmm --device cuda:1 --case 64x64x16
   warpkov bench hmm --suite figures --operation baum-welch --precision f64")]
 pub struct Arguments {
@@ -37,10 +39,13 @@ pub struct Arguments {
     /// Whether a GPU cuts sequences into chunks; may be repeated [default: auto; in long, never and always].
     #[arg(long, value_parser = choice::<Scan>(), value_name = "WHEN")]
     scan: Vec<Scan>,
+    /// Kernels of the forward recursion on a GPU or the emulator; may be repeated. slices has the operation forward alone.
+    #[arg(long, value_parser = choice::<ForwardMethod>(), value_name = "METHOD", default_values_t = [ForwardMethod::Fused])]
+    method: Vec<ForwardMethod>,
     /// Numbers of states, sequences and steps, as 64x64x16; may be repeated [default: the cases of the suite].
     #[arg(long, value_name = "NxMxT", value_parser = case)]
     case: Vec<Case>,
-    /// Operation; may be repeated [default: all].
+    /// Operation; may be repeated [default: all; with --method slices, forward].
     #[arg(long, value_parser = choice::<Operation>())]
     operation: Vec<Operation>,
     /// Floating-point type; may be repeated [default: f32 and f64].
@@ -119,6 +124,10 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
     if on_cpu && arguments.scan.contains(&Scan::Always) {
         return Err(Error::Usage("--scan always needs a GPU: on a CPU it would only add work".to_owned()));
     }
+    let slices = arguments.method.contains(&ForwardMethod::Slices);
+    if slices {
+        check_slices(&arguments, &place)?;
+    }
     let (suite, runs) = (arguments.suite, arguments.runs as usize);
     let (cases, scans): (&[Case], &[Scan]) = match suite {
         HmmSuite::Cases => (&CASES, &[Scan::Auto]),
@@ -126,21 +135,25 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
         HmmSuite::Long => (&LONG, &[Scan::Never, Scan::Always]),
     };
     let cases = or_default(&arguments.case, cases);
-    let operations = or_default(&arguments.operation, Operation::ALL);
+    let operations = or_default(&arguments.operation, if slices { &[Operation::Forward] } else { Operation::ALL });
     let precisions = or_default(&arguments.precision, &[Precision::F32, Precision::F64]);
     let scans = if on_cpu { vec![Scan::Never] } else { or_default(&arguments.scan, scans) };
-    let steps = Steps::new(scans.len() * cases.len() * operations.len() * precisions.len(), arguments.json);
+    // Slices are not cut, so a scan makes no difference.
+    let fused = scans.iter().filter(|_| arguments.method.contains(&ForwardMethod::Fused));
+    let mut methods: Vec<_> = fused.map(|&scan| (ForwardMethod::Fused, scan)).collect();
+    methods.extend(slices.then_some((ForwardMethod::Slices, Scan::Never)));
+    let steps = Steps::new(methods.len() * cases.len() * operations.len() * precisions.len(), arguments.json);
     let mut all = Vec::new();
     for &case in &cases {
         let Case { states, sequences, steps: length } = case;
         steps.say(format!("generating {states}x{sequences}x{length}"));
         let work = Work::new(case)?;
         for &operation in &operations {
-            for (&precision, &scan) in
-                precisions.iter().flat_map(|precision| scans.iter().map(move |scan| (precision, scan)))
+            for (&precision, &(method, scan)) in
+                precisions.iter().flat_map(|precision| methods.iter().map(move |method| (precision, method)))
             {
                 steps.say(format!("{states}x{sequences}x{length}, {operation}, {precision}"));
-                let measured = measure(&place, &work, operation, precision, scan, runs)?;
+                let measured = measure(&place, &work, operation, precision, scan, method, runs)?;
                 steps.next();
                 let beside = suite == HmmSuite::Figures && precision == Precision::F64;
                 let line = beside.then(|| published(case, operation)).flatten();
@@ -164,6 +177,25 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
         writeln!(out, "\nMeasured on {}.", place.name())?;
     }
     Ok(Outcome::Success)
+}
+
+/// Checks that the other arguments permit the method slices.
+fn check_slices(arguments: &Arguments, place: &Place) -> Result<(), Error> {
+    let on_cpu = matches!(place, Place::Cpu);
+    for precision in or_default(&arguments.precision, &[Precision::F64]) {
+        // The scan is for the method fused, if that is measured too.
+        let fused = arguments.method.contains(&ForwardMethod::Fused);
+        for scan in if fused { vec![Scan::Never] } else { or_default(&arguments.scan, &[Scan::Never]) } {
+            ForwardMethod::Slices.check(on_cpu, precision, scan).map_err(HmmError::from)?;
+        }
+    }
+    match arguments.operation.iter().find(|&&operation| operation != Operation::Forward) {
+        None => Ok(()),
+        Some(other) => {
+            let message = format!("--method slices is for --operation forward: {other} has the method fused");
+            Err(Error::Usage(message))
+        }
+    }
 }
 
 fn write_header(out: &mut impl Write, suite: HmmSuite) -> std::io::Result<()> {
@@ -191,8 +223,13 @@ fn write_header(out: &mut impl Write, suite: HmmSuite) -> std::io::Result<()> {
 }
 
 fn write_line(out: &mut impl Write, row: &Row) -> std::io::Result<()> {
-    let Measured { case: Case { states, sequences, steps }, operation, precision, times, .. } = &row.measured;
-    let by = if row.measured.scan { "scan" } else { "recursion" };
+    let Measured { case: Case { states, sequences, steps }, operation, method, scan, precision, times, .. } =
+        &row.measured;
+    let by = match (method, scan) {
+        (ForwardMethod::Slices, _) => "slices",
+        (ForwardMethod::Fused, true) => "scan",
+        (ForwardMethod::Fused, false) => "recursion",
+    };
     write!(out, "{states:>6} {sequences:>9} {steps:>7}  {operation:<10} {by:<9} {precision:<4} ")?;
     let ours = match times {
         Times::Measured { milliseconds, least_milliseconds, growth_bytes, .. } => {
@@ -231,20 +268,22 @@ mod tests {
         let case = Case { states: 64, sequences: 64, steps: 16 };
         let times = Times::Measured { runs: 3, milliseconds: 0.5, least_milliseconds: 0.25, growth_bytes: 0 };
         let (operation, device) = (Operation::Forward, "none".into());
-        let measured = Measured { case, operation, scan: false, precision: Precision::F64, device, times };
+        let method = ForwardMethod::Fused;
+        let measured = Measured { case, operation, method, scan: false, precision: Precision::F64, device, times };
         let line = published(case, Operation::Forward);
         let published = line.map(|line| Published { line, hardware: figures::HARDWARE });
         let mut row = Row { measured, published };
         let mut out = Vec::new();
         write_header(&mut out, HmmSuite::Figures).unwrap();
         write_line(&mut out, &row).unwrap();
-        row.measured.times = Times::Lacking { out_of_memory: "too little".into() };
+        (row.measured.times, row.measured.method) =
+            (Times::Lacking { out_of_memory: "too little".into() }, ForwardMethod::Slices);
         write_line(&mut out, &row).unwrap();
         let text = String::from_utf8(out).unwrap();
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
         let lines: Vec<String> = text.lines().rev().take(2).map(words).collect();
         assert_eq!(lines[1], "64 64 16 forward recursion f64 0.5000 0.2500 0 11 687.7 10.2 - 13.6 27×");
-        assert_eq!(lines[0], "64 64 16 forward recursion f64 too little 11 687.7 10.2 - 13.6");
+        assert_eq!(lines[0], "64 64 16 forward slices f64 too little 11 687.7 10.2 - 13.6");
         let json = serde_json::to_value(&row).unwrap();
         assert_eq!(
             (&json["states"], &json["operation"], &json["out_of_memory"]),

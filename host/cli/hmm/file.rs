@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use warpkov_common::choice::Choice;
-use warpkov_hmm::backends::device::Scan;
+use warpkov_hmm::backends::device::{ForwardMethod, Scan};
 use warpkov_hmm::divided::RankShare;
 use warpkov_hmm::io as formats;
 use warpkov_hmm::io::Format;
@@ -158,6 +158,7 @@ pub struct Given {
     /// Name of the sequences' file in messages.
     file: String,
     compute: Compute,
+    method: ForwardMethod,
     /// The device of each rank of this process.
     devices: Vec<DeviceChoice>,
     /// Seconds of reading.
@@ -193,6 +194,13 @@ impl Source {
         Err(Error::Usage(problem.to_owned()))
     }
 
+    /// Checks that the other arguments permit a method of the forward recursion.
+    pub fn check_method(&self, method: ForwardMethod) -> Result<(), Error> {
+        let Compute { device, precision, scan } = self.compute.clone();
+        let on_cpu = device == Devices::One(DeviceChoice::Cpu);
+        Ok(method.check(on_cpu, precision, scan).map_err(place::Error::from)?)
+    }
+
     /// Reads model and sequences, on every rank.
     pub fn read(&self, ranks: &Ranks) -> Result<Given, Error> {
         let devices = ranks.agree(ranks.devices(&self.compute.device))?;
@@ -212,8 +220,8 @@ impl Source {
         let _starting: Vec<_> = devices.iter().map(|&device| data.sequences.start(device)).collect();
         let model = input.read()?;
         let records = data.read(&model)?;
-        let (file, compute) = (data.name(), compute.clone());
-        Ok(Given { model, records, file, compute, devices, read: watch.lap() })
+        let (file, compute, method) = (data.name(), compute.clone(), ForwardMethod::Fused);
+        Ok(Given { model, records, file, compute, method, devices, read: watch.lap() })
     }
 }
 
@@ -239,6 +247,11 @@ impl Data {
 const SCAN_NEEDS_GPU: &str = "--scan always needs a GPU: on a CPU it would only add work";
 
 impl Given {
+    /// The same, by another method of the forward recursion.
+    pub fn by(self, method: ForwardMethod) -> Self {
+        Self { method, ..self }
+    }
+
     /// The sequences.
     pub fn sequences(&self) -> &Sequences {
         &self.records.sequences
@@ -384,12 +397,9 @@ impl<'g> Opened<'g, '_> {
             return self.ranks.agree(Err(Error::Usage(message)));
         }
         let Records { sequences, sets, .. } = &self.given.records;
-        Setup { sequences, sets, place: &self.place, precision, scan, comm: self.comm }.with_recursions(
-            model,
-            count,
-            |opened| self.ranks.agree(opened.map_err(Error::from)),
-            work,
-        )
+        let (place, method, comm) = (&self.place, self.given.method, self.comm);
+        let run = Setup { sequences, sets, place, precision, scan, method, comm };
+        run.with_recursions(model, count, |opened| self.ranks.agree(opened.map_err(Error::from)), work)
     }
 }
 

@@ -3,11 +3,12 @@
 use std::io::Write;
 
 use clap::Args;
+use warpkov_hmm::backends::device::ForwardMethod;
 use warpkov_hmm::report::{ScoreFormat, Scores};
 
 use super::file::Source;
 use super::{Error, Outcome};
-use crate::common::choice::format;
+use crate::common::choice::{choice, format};
 use crate::common::file::FileOrStd;
 use crate::common::output::Output;
 use crate::common::watch::Watch;
@@ -19,10 +20,14 @@ Examples:
   warpkov hmm score model.json data.txt
   warpkov hmm score model.npz data.npy --lengths lengths.npy --out scores.npy
   warpkov hmm score dna.json genes.fasta --out - --to csv | sort -t , -k 2 -g
-  warpkov hmm score dna.json genes.fasta --json | jq .log_likelihoods")]
+  warpkov hmm score dna.json genes.fasta --json | jq .log_likelihoods
+  warpkov hmm score model.json data.txt --method slices --device emulated")]
 pub struct Arguments {
     #[command(flatten)]
     pub source: Source,
+    /// Kernels of the forward recursion on a GPU or the emulator.
+    #[arg(long, value_parser = choice::<ForwardMethod>(), value_name = "METHOD", default_value_t = ForwardMethod::Fused)]
+    method: ForwardMethod,
     /// Write ln P(O) of each sequence to this file, .csv with the names of the sequences or .npy; or with - to the standard output, in
     /// place of the report.
     #[arg(long, value_name = "FILE|-")]
@@ -38,16 +43,18 @@ pub struct Arguments {
 /// The sequences to score, and the destination of the scores.
 struct Options {
     source: Source,
+    method: ForwardMethod,
     output: Output<ScoreFormat>,
 }
 
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
-    fn try_from(Arguments { source, out, to, json }: Arguments) -> Result<Self, Error> {
+    fn try_from(Arguments { source, method, out, to, json }: Arguments) -> Result<Self, Error> {
         source.check()?;
+        source.check_method(method)?;
         let output = Output::new(out, to, json, ScoreFormat::Csv)?;
-        Ok(Self { source, output })
+        Ok(Self { source, method, output })
     }
 }
 
@@ -55,12 +62,12 @@ impl TryFrom<Arguments> for Options {
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.source.join()?;
     let options: Options = ranks.agree(arguments.try_into())?;
-    let given = options.source.read(&ranks)?;
+    let given = options.source.read(&ranks)?.by(options.method);
     let (log_likelihoods, context) = given.compute(&ranks, |recursions| recursions.log_likelihoods())?;
     if !ranks.is_first() {
         return Ok(Outcome::Success);
     }
-    let mut scores = Scores { context, log_likelihoods };
+    let mut scores = Scores { context, method: options.method, log_likelihoods };
     given.note_impossible(|sequence| scores.is_possible(sequence));
     let mut watch = Watch::start();
     options.output.write(&scores)?;

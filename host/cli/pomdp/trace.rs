@@ -35,7 +35,8 @@ pub struct Arguments {
     /// Derive an element, in place of the tensors: g_ao[i][o][a][s], or g_ao[l]; may be repeated.
     #[arg(long = "element", value_name = "ELEMENT")]
     elements: Vec<String>,
-    /// Also look one step ahead from this belief, numbered from 0.
+    /// Also look one step ahead from this belief, numbered from 0: by T, and, if T is deterministic without an inverse, by the T_inv of
+    /// the source too.
     #[arg(long, value_name = "J")]
     lookahead: Option<usize>,
     /// Device of the kernels: auto (a GPU, else the emulator), cuda:N or emulated.
@@ -107,10 +108,12 @@ impl Arguments {
 fn traced<T: Precise>(device: &AnyDevice, from: Option<usize>, operands: Operands) -> Result<Trace, DeviceError> {
     let tensors = full_backup::<T>(device, &operands)?;
     let states = operands.states as usize;
-    let lookahead = from.map(|j| {
-        let belief = &operands.beliefs[j * states..(j + 1) * states];
-        Ok::<_, DeviceError>((j, one_step_lookahead::<T>(device, &operands, belief, operands.inverse().as_deref())?))
-    });
-    let lookahead = lookahead.transpose()?;
-    Ok(Trace { operands, tensors, lookahead })
+    let inverse = operands.inverse();
+    let ahead = |j: usize, inverse: Option<&[u32]>| {
+        one_step_lookahead::<T>(device, &operands, &operands.beliefs[j * states..(j + 1) * states], inverse)
+    };
+    let lookahead = from.map(|j| Ok::<_, DeviceError>((j, ahead(j, inverse.as_deref())?))).transpose()?;
+    let without = from.filter(|_| inverse.is_none()).zip(operands.last_predecessors());
+    let by_inverse = without.map(|(j, last)| ahead(j, Some(&last)).map(|found| (last, found))).transpose()?;
+    Ok(Trace { operands, tensors, lookahead, by_inverse })
 }

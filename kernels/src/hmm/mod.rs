@@ -58,7 +58,7 @@
 //! | [`gaussian`] | any | densities and moments of normal emissions |
 //! | [`maximise`] | any | the M step: the model that maximises the likelihood of the counts |
 //! | [`wide`] | ≤ 1024 | recomputes sequences in doubt |
-//! | [`slices`] | any | the parts of a step, each as a kernel: to read and to compare |
+//! | [`slices`] | any | the forward recursion in its parts, a kernel each: a method to compare with |
 //!
 //! Source: L. R. Rabiner, "A Tutorial on Hidden Markov Models and Selected Applications in Speech Recognition", 1989,
 //! with A. Rahimi's erratum, 2000.

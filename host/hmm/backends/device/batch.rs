@@ -20,11 +20,12 @@ use crate::backends::device::gaussian::{Gaussians, Partial, partial, vectors};
 use crate::backends::device::launch::{Launch, OnDevice};
 use crate::backends::device::model::{Models, raised, symbols};
 use crate::backends::device::packing::{Lists, Packing, Window};
+use crate::backends::device::slices::{ForwardMethod, Slices};
 use crate::backends::device::trellis::{Counts, Work};
 use crate::backends::device::variant::{Back, Onward, Variant, Wanted, variant};
 use crate::backends::device::wide::{self, Asked, Doubtful, Recomputation};
 use crate::maximise::{Spread, maximise};
-use crate::model::Hmm;
+use crate::model::{Emissions, Hmm};
 use crate::options::Options;
 use crate::sequences::Sequences;
 use warpkov_runtime::Precise;
@@ -59,12 +60,15 @@ pub struct Limits {
     /// For f32 and more than 128 states: multiply plain TF32 numbers (11 significant bits) on the tensor cores, instead
     /// of splitting each f32 into two TF32 numbers.
     pub plain_tf32: bool,
+    /// The method of [`log_likelihoods`](Recursions::log_likelihoods). [`ForwardMethod::Slices`] is for models of symbols; it
+    /// cuts no sequences, and multiplies without tensor cores.
+    pub method: ForwardMethod,
 }
 
 impl Default for Limits {
-    /// 16 GiB, no scan, full f32 precision.
+    /// 16 GiB, no scan, full f32 precision, the fused kernels.
     fn default() -> Self {
-        Self { trellis: 16 << 30, chunks: None, plain_tf32: false }
+        Self { trellis: 16 << 30, chunks: None, plain_tf32: false, method: ForwardMethod::Fused }
     }
 }
 
@@ -128,6 +132,8 @@ struct Set<T: Precise> {
     models: Models<T>,
     /// Logarithms of the models, uploaded for the first [`Batch::decode`].
     logs: Option<Models<T>>,
+    /// The forward recursion by slices, prepared for the first [`Batch::score`] with this method.
+    slices: Option<Slices<T>>,
     /// Gaussian emissions.
     gaussians: Option<Gaussians>,
     /// ln densities, until `logs` takes them.
@@ -191,7 +197,8 @@ impl<'d, T: Precise> Batch<'d, T> {
     /// # Panics
     /// If there are 2³² observations or more.
     pub fn new(device: &'d AnyDevice, sequences: &'d Sequences, limits: Limits) -> Result<Self, DeviceError> {
-        let (chunks, packing, lengths) = match limits.chunks {
+        let cut = limits.chunks.filter(|_| limits.method == ForwardMethod::Fused);
+        let (chunks, packing, lengths) = match cut {
             Some(steps) => {
                 let (chunks, packing, lengths) = Chunks::new(device, sequences, steps)?;
                 (Some(chunks), packing, lengths)
@@ -257,6 +264,9 @@ impl<'d, T: Precise> Batch<'d, T> {
     /// # Errors
     /// Those of the device.
     pub fn score(&mut self) -> Result<(), DeviceError> {
+        if self.limits.method == ForwardMethod::Slices {
+            return self.score_by_slices();
+        }
         let steps = self.packing.steps();
         let Some(Launching { launch, work, .. }) = self.launching() else { return Ok(()) };
         if let Some(chunks) = launch.chunks {
@@ -265,6 +275,19 @@ impl<'d, T: Precise> Batch<'d, T> {
         let capacity = launch.variant.capacity(0, launch.sequences);
         let onward = Onward { steps, capacity, store: false, again: false, starts: None };
         launch.variant.forward(&launch, &onward, &mut work.trellis)
+    }
+
+    /// [`score`](Self::score) by [`ForwardMethod::Slices`].
+    fn score_by_slices(&mut self) -> Result<(), DeviceError> {
+        self.refresh()?;
+        let Self { device, packing, symbols, set: Some(set), .. } = self else { return Ok(()) };
+        let mut slices = match set.slices.take() {
+            Some(slices) => slices,
+            None => Slices::new(device, &set.hosts, packing)?,
+        };
+        let launched = slices.forward(device, packing, symbols);
+        set.slices = Some(slices);
+        launched
     }
 
     /// Launches the Viterbi recursion; paths and scores stay on the device. Does nothing before
@@ -411,7 +434,7 @@ impl<'d, T: Precise> Batch<'d, T> {
         let asked = self.set.as_mut().filter(|set| set.has_counts && set.gaussians.is_none());
         let Some(set) = asked else { return Ok(()) };
         let (places, counts) = (Places::new(set, wanted), &mut self.work.counts);
-        (set.host_stale, set.has_counts, set.logs) = (true, false, None);
+        (set.host_stale, set.has_counts, set.logs, set.slices) = (true, false, None, None);
         add_missing(device, set, &places, counts)?;
         let Places { in_lists, pairs_pitch, counts_pitch, start, end, symbols } = places;
         let (states, stride) = (set.states, set.stride as u32);
@@ -552,14 +575,21 @@ impl<'d, T: Precise> Batch<'d, T> {
 
     /// ln P(O) from the likelihoods on the device; NaN for doubtful sequences.
     fn read_likelihoods(&self) -> Result<Vec<Vec<f64>>, DeviceError> {
-        let packed = self.packing.lengths.len();
         let count = self.set.as_ref().map_or(0, |set| set.hosts.len());
         let (m, likelihoods) = match &self.chunks {
             Some(chunks) => (chunks.sequences(), &self.work.scan.totals),
-            None => (packed, &self.work.trellis.likelihoods),
+            None => (self.packing.lengths.len(), &self.work.trellis.likelihoods),
         };
         let mut found = vec![0.0; 2 * m * count];
         self.device.download(likelihoods.get(), &mut found)?;
+        self.logarithms(&found)
+    }
+
+    /// ln P(O) from P̂ and Σ e: two numbers for each sequence, model by model.
+    fn logarithms(&self, found: &[f64]) -> Result<Vec<Vec<f64>>, DeviceError> {
+        let packed = self.packing.lengths.len();
+        let count = self.set.as_ref().map_or(0, |set| set.hosts.len());
+        let m = self.chunks.as_ref().map_or(packed, Chunks::sequences);
         let mut shifts = vec![0.0; packed * count];
         if let Some(gaussians) = self.set.as_ref().and_then(|set| set.gaussians.as_ref()) {
             self.device.download(&gaussians.shifts, &mut shifts)?;
@@ -700,6 +730,9 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         assert!(fit(models, self.sequences), "models of one shape that emit what was observed");
         let states = models.first().map_or(0, Hmm::states);
         assert!(self.chunks.is_none() || states <= scan::STATES, "sequences are cut for models of at most 64 states");
+        let of_symbols = |model: &Hmm| matches!(model.emissions(), Emissions::Categorical { .. });
+        let by_slices = self.limits.method == ForwardMethod::Slices;
+        assert!(!by_slices || models.iter().all(of_symbols), "slices are for models of symbols");
         let variant = variant::<T>(states);
         let stride = variant.stride();
         // Free the old models before allocating new ones.
@@ -715,6 +748,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
             symbols: models.first().map_or(0, symbols) as u32,
             models: Models::probabilities(self.device, models, stride)?,
             logs: None,
+            slices: None,
             gaussians: None,
             log_table: None,
         };
@@ -733,7 +767,10 @@ impl<T: Precise> Recursions for Batch<'_, T> {
 
     fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, DeviceError> {
         self.score()?;
-        let mut logs = self.read_likelihoods()?;
+        let mut logs = match self.set.as_ref().and_then(|set| set.slices.as_ref()) {
+            Some(slices) => self.logarithms(&slices.likelihoods(self.device)?)?,
+            None => self.read_likelihoods()?,
+        };
         self.settle(&mut logs, Asked::Nothing)?;
         Ok(logs)
     }

@@ -7,6 +7,7 @@
 //! | `trellis` | the memory that they work in |
 //! | `launch` | what all launches share, and the sums over the rows of a trellis |
 //! | `model`, `gaussian`, `packing` | models, densities and sequences in their device layouts |
+//! | `slices` | the forward recursion in its parts, a kernel each |
 //! | `chunks` | the parallel scan over time for few long sequences |
 //! | `wide` | the exact recursions for doubtful sequences |
 
@@ -17,6 +18,7 @@ mod gaussian;
 mod launch;
 mod model;
 mod packing;
+mod slices;
 mod step;
 mod trellis;
 mod variant;
@@ -26,3 +28,4 @@ mod wide;
 pub use batch::{Batch, Limits};
 pub use chunks::{STEPS, Scan};
 pub(crate) use model::round;
+pub use slices::{ForwardMethod, UnfitForSlices};

@@ -2,7 +2,7 @@
 
 use warpkov_device::emulator::Emulator;
 use warpkov_hmm::backend::{Expected, Recursions};
-use warpkov_hmm::backends::device::{Batch, Limits};
+use warpkov_hmm::backends::device::{Batch, ForwardMethod, Limits};
 use warpkov_hmm::generate::{Kind, Uniform};
 use warpkov_hmm::model::Hmm;
 use warpkov_hmm::options::Options;
@@ -14,14 +14,16 @@ use warpkov_runtime::device::AnyDevice;
 #[test]
 fn a_batch_without_memory_stays_whole() {
     let vectors = Kind::Vectors { dimensions: 2, full: true };
+    let fused = ForwardMethod::Fused;
     let cases = [
-        (5, Kind::Symbols(3), None),
-        (5, Kind::Symbols(3), Some(512)),
-        (40, Kind::Symbols(3), None),
-        (129, Kind::Symbols(2), None),
-        (5, vectors, None),
+        (5, Kind::Symbols(3), None, fused),
+        (5, Kind::Symbols(3), Some(512), fused),
+        (5, Kind::Symbols(3), None, ForwardMethod::Slices),
+        (40, Kind::Symbols(3), None, fused),
+        (129, Kind::Symbols(2), None, fused),
+        (5, vectors, None, fused),
     ];
-    for (states, kind, chunks) in cases {
+    for (states, kind, chunks, method) in cases {
         let model = Uniform { states, kind, ends: false, seed: 7 }.generate().unwrap();
         let mut sequences = sample(&model, 2, Some(4), 1).unwrap().sequences;
         if let Observations::Vectors { dimensions, values } = sequences.observations() {
@@ -34,7 +36,7 @@ fn a_batch_without_memory_stays_whole() {
         let AnyDevice::Emulated(emulator) = &device else { panic!("an emulator") };
         // Two windows, so that forward recursions are repeated.
         let trellis = 4 * states as usize * 3 * 8;
-        let limits = Limits { chunks, trellis, ..Limits::default() };
+        let limits = Limits { chunks, trellis, method, ..Limits::default() };
         let expected = all(&mut Batch::<f64>::new(&device, &sequences, limits).unwrap(), &model).unwrap();
         let mut lacked = 0;
         let mut bytes = 8;

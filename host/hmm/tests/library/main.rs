@@ -7,6 +7,7 @@ mod lacking;
 mod missing;
 mod random;
 mod reference;
+mod slices;
 mod training;
 
 #[path = "../../../../tests/support/wide.rs"]
