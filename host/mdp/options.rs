@@ -231,6 +231,8 @@ choice! {
         Tiles = "tiles",
         /// Runs of states in the reverse order of Cuthill and McKee, which puts states near their successors.
         Rcm = "rcm",
+        /// Neighbourhoods: each block grows from a state by the successors of its states, breadth first.
+        Grown = "grown",
         /// Parts that few transitions leave, by METIS, if it is built in.
         Metis = "metis",
     }

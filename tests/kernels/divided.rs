@@ -62,6 +62,7 @@ fn variants() -> Vec<BlockDivided> {
         BlockDivided { by_action: true, ..plain },
         BlockDivided { by_action: true, buffering: true, ..small },
         BlockDivided { grouping: Grouping::Rcm, ..small },
+        BlockDivided { grouping: Grouping::Grown, ..small },
     ]
 }
 

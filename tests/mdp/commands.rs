@@ -466,7 +466,7 @@ fn divided_methods_agree_with_the_sequential_one() {
         ("projected:spmv=mkl", "spmv: expected one of own, cusparse"),
         ("block-divided:by-action=4", "by-action takes no value"),
         ("block-divided:by-action,states-per-thread=2", "by-action has one state per thread, found 2"),
-        ("block-divided:grouping=hexagons", "grouping: expected one of tiles, rcm, metis"),
+        ("block-divided:grouping=hexagons", "grouping: expected one of tiles, rcm, grown, metis"),
         ("projected:spmv=cusparse", "method projected:spmv=cusparse needs a GPU"),
         ("blok-divided:buffering", "a similar value exists: 'block-divided'"),
     ] {

@@ -1,5 +1,7 @@
 //! Division of states into blocks and the model layout of the block kernels.
 
+use std::collections::VecDeque;
+
 use rayon::prelude::*;
 use warpkov_common::parallel;
 use warpkov_device::device::Offset;
@@ -67,6 +69,7 @@ fn grouped(model: &Mdp, grouping: Grouping, cells: u32) -> Result<Places, Invali
     let order = match grouping {
         Grouping::Tiles => return Ok(Places::Runs),
         Grouping::Rcm => Order::rcm(model).old().to_vec(),
+        Grouping::Grown => grown(model, cells),
         Grouping::Metis => {
             let borders = (0..states.div_ceil(cells)).map(|block| u64::from(block * cells));
             let borders: Vec<u64> = borders.chain([states.into()]).collect();
@@ -96,6 +99,38 @@ fn grouped(model: &Mdp, grouping: Grouping, cells: u32) -> Result<Places, Invali
         positions[state as usize] = position;
     }
     Ok(Places::Listed(positions))
+}
+
+/// The states, `cells` by `cells` in neighbourhoods. A block begins at a state that an earlier one leads to and continues at further ones
+/// when its neighbourhood ends.
+fn grown(model: &Mdp, cells: u32) -> Vec<u32> {
+    let states = model.states() as usize;
+    let (mut order, mut taken) = (Vec::with_capacity(states), vec![false; states]);
+    // States that finished blocks lead to, oldest first; then all states.
+    let (mut border, mut next) = (VecDeque::new(), 0);
+    let mut block = VecDeque::new();
+    let mut left = cells;
+    while order.len() < states {
+        let state = match block.pop_front().or_else(|| border.pop_front()) {
+            Some(state) => state,
+            None => {
+                next += 1;
+                next - 1
+            }
+        };
+        if std::mem::replace(&mut taken[state as usize], true) {
+            continue;
+        }
+        order.push(state);
+        let successors = model.choices().rows(state as usize).flat_map(|row| model.transitions().row(row).0);
+        block.extend(successors.filter(|&&successor| !taken[successor as usize]));
+        left -= 1;
+        if left == 0 {
+            border.append(&mut block);
+            left = cells;
+        }
+    }
+    order
 }
 
 impl Division {
