@@ -31,6 +31,7 @@ test-slurm: setup ## compare runs of many ranks with one process under Slurm on 
 
 test-metis: setup ## compare runs of METIS's parts with one process; needs a C compiler
 	cargo test --package warpkov-mdp --features metis --test library metis
+	cargo test --package warpkov-mdp --features metis --lib groups
 
 bench: setup ## measure the solvers on this machine's GPU, or its CPU
 	cargo run --release -- bench mdp

@@ -6,16 +6,12 @@ use std::time::Instant;
 
 use warpkov_cli::error::Error;
 use warpkov_common::parameters::{NON_NEGATIVE, POSITIVE};
-use warpkov_hmm::backends::device::{ForwardMethod, Scan};
 use warpkov_hmm::io::{self, Format};
 use warpkov_hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Frozen, Options, Precision, Pseudocounts};
-use warpkov_hmm::place::cost;
-use warpkov_hmm::run::{Running, Setup};
+use warpkov_hmm::run::{Running, alone};
 use warpkov_hmm::sequences::{Observations, Sequences};
 use warpkov_hmm::train::{Round, Status, Trained, train};
-use warpkov_runtime::choose::Place;
-use warpkov_runtime::comm::Local;
 
 use crate::border::{
     Ending, Out, c_text, elements, entry, file_format, file_path, fill, free, invalid, look, shared, view, wk_status,
@@ -335,21 +331,7 @@ impl<'a> Task<'a> {
     /// Computes a result of the recursions.
     fn compute<T>(&self, work: impl FnOnce(&mut Running<'_>) -> Result<T, Error>) -> Result<T, Error> {
         let Self { model, sequences, options } = *self;
-        let (place, _) = Place::open(options.device()?, Some(&cost(model, sequences)))?;
-        let comm = Local::alone();
-        let precision = self.precision()?;
-        let (scan, method) = (Scan::Auto, ForwardMethod::Fused);
-        let run = Setup { sequences, sets: &[], place: &place, precision, scan, method, comm: &comm };
-        let (found, _) = run.with_recursions(
-            model,
-            1,
-            |divided| Ok(divided?),
-            |recursions| {
-                recursions.set_models(std::slice::from_ref(model))?;
-                work(recursions)
-            },
-        )?;
-        Ok(found)
+        alone(model, sequences, options.device()?, self.precision()?, work)
     }
 }
 

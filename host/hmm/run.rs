@@ -1,8 +1,8 @@
 //! The choice of the recursions: alone or on several ranks, on a CPU or a device, in chunks or not, over plain or
 //! ambiguous symbols.
 
-use warpkov_runtime::choose::Place;
-use warpkov_runtime::comm::Communicator;
+use warpkov_runtime::choose::{DeviceChoice, Place};
+use warpkov_runtime::comm::{Communicator, Local};
 
 use crate::ambiguous::Ambiguous;
 use crate::backend::Recursions;
@@ -10,7 +10,7 @@ use crate::backends::device::{ForwardMethod, Limits, Scan, UnfitForSlices};
 use crate::divided::{Divided, Division, RankShare};
 use crate::model::{Emissions, Hmm};
 use crate::options::Precision;
-use crate::place::{Error, recursions};
+use crate::place::{Error, cost, recursions};
 use crate::sequences::Sequences;
 
 /// The recursions, wherever they run.
@@ -81,4 +81,25 @@ impl Setup<'_> {
         let shares = divided.shares(&place.name())?;
         Ok((found, shares))
     }
+}
+
+/// The result of `work` with the recursions by one model over sequences, on a device or where `auto` runs them.
+///
+/// # Errors
+/// Those of the device and of `work`.
+pub fn alone<T, E: From<Error>>(
+    model: &Hmm,
+    sequences: &Sequences,
+    device: DeviceChoice,
+    precision: Precision,
+    work: impl FnOnce(&mut Running<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let (place, _) = Place::open(device, Some(&cost(model, sequences))).map_err(Error::from)?;
+    let (comm, scan, method) = (Local::alone(), Scan::Auto, ForwardMethod::Fused);
+    let setup = Setup { sequences, sets: &[], place: &place, precision, scan, method, comm: &comm };
+    let by_model = |recursions: &mut Running<'_>| {
+        recursions.set_models(std::slice::from_ref(model))?;
+        work(recursions)
+    };
+    Ok(setup.with_recursions(model, 1, |divided| Ok(divided?), by_model)?.0)
 }

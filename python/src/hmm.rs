@@ -6,17 +6,14 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use warpkov_common::interrupt;
-use warpkov_hmm::backends::device::{ForwardMethod, Scan};
 use warpkov_hmm::filter::{Filter, Refused};
 use warpkov_hmm::model::{self, Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
-use warpkov_hmm::place::cost;
-use warpkov_hmm::run::{Running, Setup};
+use warpkov_hmm::run::{Running, alone};
 use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{self, Observation, Observations, Sequences};
 use warpkov_hmm::train::{Round, Status, train};
-use warpkov_runtime::choose::{DeviceChoice, Place};
-use warpkov_runtime::comm::Local;
+use warpkov_runtime::choose::DeviceChoice;
 
 use crate::array::{Buffer, Input};
 use crate::error::{exception, invalid};
@@ -159,23 +156,7 @@ fn compute<T: Send>(
     let device: DeviceChoice =
         place.device.parse().map_err(|error| invalid(format!("device is '{}', {error}", place.device)))?;
     let precision: Precision = choice("precision", &place.precision)?;
-    let found = detached(py, || -> Result<T, Error> {
-        let (place, _) = Place::open(device, Some(&cost(model, sequences)))?;
-        let comm = Local::alone();
-        let (scan, method) = (Scan::Auto, ForwardMethod::Fused);
-        let run = Setup { sequences, sets: &[], place: &place, precision, scan, method, comm: &comm };
-        let (found, _) = run.with_recursions(
-            model,
-            1,
-            |divided| Ok(divided?),
-            |recursions| {
-                recursions.set_models(std::slice::from_ref(model))?;
-                work(recursions)
-            },
-        )?;
-        Ok(found)
-    })?;
-    found.map_err(exception)
+    detached(py, || alone(model, sequences, device, precision, work))?.map_err(exception)
 }
 
 /// The result for the only model.

@@ -442,9 +442,22 @@ fn divided_methods_agree_with_the_sequential_one() {
     }
     // As many sweeps as the thesis' algorithm.
     let domain = ["--generate", "wetfloor --domain GW-64x64x1", "--theta", "1e-4"];
-    let of_domain = [&["mdp", "solve", "--json", "--quiet"][..], &domain, &divided].concat();
-    let solution: Value = serde_json::from_str(stdout(&succeeds(folder.path(), &of_domain))).unwrap();
-    assert_eq!(solution["sweeps"].as_u64(), Some(144));
+    let sweeps_of = |options: &[&'static str]| {
+        let of_domain = [&["mdp", "solve", "--json", "--quiet"][..], &domain, options].concat();
+        let solution: Value = serde_json::from_str(stdout(&succeeds(folder.path(), &of_domain))).unwrap();
+        solution["sweeps"].as_u64()
+    };
+    assert_eq!(sweeps_of(&divided), Some(144));
+    // Threads of actions change nothing; blocks that are not tiles of the grid need more sweeps.
+    for (method, sweeps) in
+        [("block-divided:by-action", 144), ("block-divided:grouping=grown", 168), ("block-divided:grouping=rcm", 232)]
+    {
+        assert_eq!(
+            sweeps_of(&["--device", "emulated", "--method", method, "--precision", "f32"]),
+            Some(sweeps),
+            "{method}"
+        );
+    }
     // Launches of 8 sweeps and nothing in between, whatever the limit.
     for sweeps in [5_u64, 8, 20] {
         let limit = sweeps.to_string();

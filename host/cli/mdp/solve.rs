@@ -50,8 +50,8 @@ pub struct Arguments {
     #[command(flatten)]
     pub ranks: ranks::Arguments,
     /// Method [default: chosen for the model; a note gives the reason]. Options of block-divided follow a
-    /// colon: block-divided:block=16x8,buffering. They are block, sweeps-per-launch, states-per-thread and update-constant,
-    /// each with =VALUE, and buffering. projected:spmv=cusparse takes NVIDIA's products, on a GPU with that library.
+    /// colon: block-divided:block=16x8,buffering. They are block, sweeps-per-launch, states-per-thread, update-constant and
+    /// grouping, each with =VALUE, buffering and by-action. projected:spmv=cusparse takes NVIDIA's products, on a GPU with that library.
     #[arg(long, value_parser = WithOptions, value_name = "METHOD")]
     method: Option<Method>,
     /// Floating-point type of the sweeps.

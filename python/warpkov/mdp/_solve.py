@@ -103,7 +103,8 @@ def solve(
         "auto", "cpu", "cuda:0", or "emulated": the GPU's kernels on the CPU, which is slow.
     method : str, optional
         The method; by default chosen, with a note. "block-divided" may have options, as in
-        "block-divided:block=16x8,buffering", with sweeps-per-launch, states-per-thread and update-constant likewise.
+        "block-divided:block=16x8,buffering", with sweeps-per-launch, states-per-thread,
+        update-constant, grouping and by-action likewise.
     precision : {"mixed", "f64", "f32", "refined"}
         Floating-point type of the sweeps. The certificate is computed in f64.
     epsilon : float

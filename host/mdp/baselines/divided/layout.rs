@@ -475,6 +475,31 @@ mod tests {
         assert_eq!((consecutive.blocks, consecutive.position(14)), (4, 14));
     }
 
+    /// Every state has a place of its own, and blocks of neighbours are left by fewer transitions than runs of states.
+    #[test]
+    fn groups_keep_neighbours_together() {
+        let model = grid(40, 33).without_grid();
+        let leaving = |grouping| {
+            let parameters = BlockDivided { width: 8, height: 8, grouping, ..BlockDivided::PLAIN };
+            let division = Division::new(&model, parameters).unwrap();
+            let positions: Vec<u32> = (0..model.states()).map(|state| division.position(state)).collect();
+            assert!((0..model.states()).zip(&positions).all(|(state, &at)| division.states[at as usize] == state));
+            let block = |state: usize| positions[state] / division.cells;
+            let leads = |row: usize| model.transitions().row(row).0.iter().map(move |&next| (row / 4, next as usize));
+            (0..model.rows()).flat_map(leads).filter(|&(from, to)| block(from) != block(to)).count()
+        };
+        let runs = leaving(Grouping::Tiles);
+        assert!(5 * leaving(Grouping::Grown) < 4 * runs, "{} {runs}", leaving(Grouping::Grown));
+        assert!(leaving(Grouping::Rcm) <= runs + runs / 2);
+        #[cfg(feature = "metis")]
+        assert!(5 * leaving(Grouping::Metis) < 3 * runs, "{} {runs}", leaving(Grouping::Metis));
+        #[cfg(not(feature = "metis"))]
+        assert!(matches!(
+            Division::new(&model, BlockDivided { grouping: Grouping::Metis, ..BlockDivided::PLAIN }),
+            Err(InvalidBlocks::Metis(_))
+        ));
+    }
+
     #[test]
     fn long_rows_are_not_interleaved() {
         let csr = |rows: &[usize]| {
