@@ -13,6 +13,10 @@
 //! most k·u·M/(1 − k·u), k = N + 3. The computed M has a relative error of the same size. Since k·u < 1/4 for all rows
 //! of fewer than 2³² entries, 2·(N + 4)·(u·M + m) covers both errors; m, the smallest normal number, covers underflow.
 //!
+//! That is more than needed where an action with large numbers is not the best one. With an error of at most E of each computed Q-factor q,
+//! the largest true Q-factor lies between max (q − E) and max (q + E) over the actions, so a state may count with the M that gives this
+//! distance from max q in place of its own. 5/4 of E covers the rounding of q ± E, of at most u(|q| + 5/4 E) ≤ E/4.
+//!
 //! Rounding errors on a device: a device that computes TV − V in `f64` adds γP·V to r(s, a) term by term, in N fused
 //! multiply-adds with one rounding each. The stored sum is V_new; the difference V_new − V adds one rounding.
 //! Beforehand, r(s, a) took N + 1 operations and γP one. k = 2N + 2 covers all of these, and 2·(N + 4) covers k/(1 −
@@ -198,7 +202,7 @@ pub struct Extremes {
     pub least: f64,
     /// Greatest (TV)(s) − V(s).
     pub greatest: f64,
-    /// Upper bound on Σ P·|R| + γ Σ P·|V| + |V(s)| over all rows.
+    /// Upper bound on Σ P·|R| + γ Σ P·|V| + |V(s)| over all rows, or less where a row with large numbers cannot be the best one.
     pub magnitude: f64,
     /// Least and greatest row sum of P.
     pub row_sum: [f64; 2],
@@ -324,7 +328,8 @@ fn of_state(mdp: &Mdp, view: View, values: &[f64], state: usize) -> (Extremes, u
     let mut best = if rows.is_empty() { 0.0 } else { f64::NEG_INFINITY };
     let mut action = (f64::NEG_INFINITY, NO_ACTION);
     let mut found = Extremes { never_terminates: !rows.is_empty() && mdp.ends().is_empty(), ..Extremes::default() };
-    found.magnitude = or_infinite(value.abs());
+    // Bounds on the largest Q-factor without rounding errors, and the largest M of the rows.
+    let (mut low, mut high, mut largest) = (best, best, 0.0_f64);
     for (number, row) in (0..).zip(rows) {
         let (successors, probs) = view.transitions.row(row);
         let [mut earned, mut next, mut next_size, mut sum] = [0.0; 4];
@@ -346,10 +351,15 @@ fn of_state(mdp: &Mdp, view: View, values: &[f64], state: usize) -> (Extremes, u
             action = (q, number);
         }
         best = or_infinite(q).max(best);
-        found.magnitude = found.magnitude.max(or_infinite(reward_size + gamma * next_size + value.abs()));
+        let size = reward_size + gamma * next_size + value.abs();
+        let error = 2.5 * (probs.len() + 4) as f64 * (UNIT * size + f64::MIN_POSITIVE);
+        (low, high) = (low.max(q - error), or_infinite(q + error).max(high));
+        largest = or_infinite(size).max(largest);
         found.row_sum = [found.row_sum[0].min(sum), found.row_sum[1].max(sum)];
         found.length = found.length.max(probs.len());
     }
+    let off = or_infinite((high - best).max(best - low)) / (2.0 * (found.length + 4) as f64 * UNIT);
+    found.magnitude = or_infinite(value.abs()).max(largest.min(off));
     let residual = sign * best - value;
     found.least = if residual.is_nan() { f64::NEG_INFINITY } else { residual };
     found.greatest = or_infinite(residual);
@@ -402,6 +412,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Rewards that the policy avoids do not count, on whichever side the other actions are; those that it may take do.
+    #[test]
+    fn large_numbers_of_avoided_actions_do_not_count() {
+        let model = |rewards: [f64; 3]| {
+            let csr = |val: Vec<f64>| crate::model::Csr::built(vec![0, 1, 2, 3], vec![0; 3], val);
+            Mdp::new(1, 3, 0.5, csr(vec![1.0; 3]), csr(rewards.to_vec()), None).unwrap()
+        };
+        let bound = |rewards: [f64; 3], value: f64| certify(&model(rewards), &[value]).bound.unwrap();
+        let plain = bound([1.0, 0.5, 0.25], 2.0);
+        assert!(plain > 0.0 && plain < 1e-14, "{plain}");
+        for avoided in [-1e3, -1e10, -1e300] {
+            for rewards in [[1.0, 0.5, avoided], [avoided, 1.0, 0.5], [0.5, avoided, 1.0]] {
+                let bound = bound(rewards, 2.0);
+                assert!(bound <= 1.26 * plain, "{rewards:?}: {bound} {plain}");
+            }
+        }
+        // Within its rounding error, an action may be the best one.
+        let near = bound([1e10, 1e10 - 1e-6, 0.0], 2e10);
+        assert!(near > 1e-6 && near < 1e-3, "{near}");
     }
 
     #[test]

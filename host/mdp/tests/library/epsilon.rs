@@ -158,6 +158,28 @@ fn honoured(number: u64, mdp: &Mdp, how: (Option<Method>, Precision), device: De
     reached
 }
 
+/// Actions that no policy takes, with rewards up to 10¹⁴ times those of the others, neither loosen the bound nor hide an error.
+#[test]
+fn avoided_actions_with_large_numbers_cost_nothing() {
+    let of_model = |number: u64| {
+        let (mdp, relative) = model(number);
+        let penalty = -mdp.objective().sign() * 10_f64.powi(4 + (number % 11) as i32) * norm(&mdp.expected_rewards());
+        let mut rewards = mdp.action_rewards().to_vec();
+        rewards.resize(mdp.rows(), 0.0);
+        for state in 0..mdp.states() as usize {
+            let rows = mdp.choices().rows(state);
+            if rows.len() > 1 {
+                rewards[rows.end - 1] += penalty;
+            }
+        }
+        let mdp = MdpParts { action_rewards: rewards.into(), ..mdp.into_parts() }.validated().unwrap();
+        for method in [Method::Values, Method::Modified, Method::Parallel] {
+            assert!(honoured(number, &mdp, (Some(method), F64), Cpu, relative));
+        }
+    };
+    (0..200).into_par_iter().for_each(of_model);
+}
+
 #[test]
 fn epsilon_is_honoured() {
     let count = ON_CPU.len() as u64;
