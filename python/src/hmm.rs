@@ -1,12 +1,14 @@
 //! Hidden Markov models. Arrays are flat, row by row.
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use warpkov_common::interrupt;
 use warpkov_hmm::filter::{Filter, Refused};
+use warpkov_hmm::io::{self, Format};
 use warpkov_hmm::model::{self, Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
 use warpkov_hmm::run::{Running, alone};
@@ -26,7 +28,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hmm_decode, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_check, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_filter, module)?)?;
+    module.add_function(wrap_pyfunction!(hmm_load, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_posteriors, module)?)?;
+    module.add_function(wrap_pyfunction!(hmm_save, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_train, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_sample, module)?)
 }
@@ -356,9 +360,13 @@ fn hmm_train<'py>(
         Status::Iterations => "iterations",
         Status::Fell => "fell",
     };
-    let best = trained.best();
+    Ok((arrays(py, trained.best().model.clone().into_parts())?, status))
+}
+
+/// The parameters of a model by name.
+fn arrays(py: Python<'_>, parts: HmmParts) -> PyResult<Bound<'_, PyDict>> {
+    let HmmParts { start, transitions, emissions, .. } = parts;
     let found = PyDict::new(py);
-    let HmmParts { start, transitions, emissions, .. } = best.model.clone().into_parts();
     found.set_item("start", Buffer::from(start))?;
     found.set_item("transitions", Buffer::from(transitions))?;
     match emissions {
@@ -369,7 +377,41 @@ fn hmm_train<'py>(
             found.set_item("covariances", Buffer::from(numbers))?;
         }
     }
-    Ok((found, status))
+    Ok(found)
+}
+
+/// Reads a model from a file: its parameters, and the type of its covariances.
+#[pyfunction]
+fn hmm_load<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    format: Option<&str>,
+) -> PyResult<(Bound<'py, PyDict>, Option<&'static str>)> {
+    let format = format.map(|name| choice("format", name)).transpose()?;
+    let parts = detached(py, || io::read(&path, format))?.map_err(exception)?.into_parts();
+    if parts.end.is_some() {
+        let path = path.display();
+        return Err(invalid(format!(
+            "{path}: the model has end probabilities, for which hmmlearn's models have no place"
+        )));
+    }
+    let kind = match &parts.emissions {
+        Emissions::Categorical { .. } => None,
+        Emissions::Gaussian { covariances: Covariances::Diagonal(_), .. } => Some("diag"),
+        Emissions::Gaussian { covariances: Covariances::Full(_), .. } => Some("full"),
+    };
+    Ok((arrays(py, parts)?, kind))
+}
+
+/// Writes a model to a file.
+#[pyfunction]
+fn hmm_save(py: Python<'_>, parts: Parts, path: PathBuf, format: Option<&str>) -> PyResult<()> {
+    let model = parts.model()?;
+    let format = match format {
+        Some(name) => choice("format", name)?,
+        None => Format::of_name(&path).unwrap_or(Format::Json),
+    };
+    detached(py, || io::write(&path, format, &model))?.map_err(exception)
 }
 
 /// Observations and hidden states of sequences of equal lengths.

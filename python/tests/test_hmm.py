@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import warpkov
+from warpkov import hmm
 from warpkov.hmm import CategoricalHMM, ConvergenceMonitor, GaussianHMM
 
 
@@ -600,3 +601,44 @@ def test_a_monitor_by_itself(capsys):
         assert not monitor.converged
     monitor.report(-0.0101)
     assert monitor.converged
+
+
+@pytest.mark.parametrize("extension", ["json", "npz", "hmm"])
+def test_files_of_symbols(extension, tmp_path):
+    random = np.random.default_rng(3)
+    model = CategoricalHMM(3)
+    model.startprob_, model.transmat_ = random.dirichlet(np.ones(3)), random.dirichlet(np.ones(3), size=3)
+    model.emissionprob_ = random.dirichlet(np.ones(5), size=3)
+    hmm.save(model, tmp_path / f"model.{extension}")
+    again = hmm.load(tmp_path / f"model.{extension}")
+    assert isinstance(again, CategoricalHMM) and again.n_components == 3
+    for name in ("startprob_", "transmat_", "emissionprob_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
+    X = random.integers(5, size=(20, 1))
+    assert again.score(X) == model.score(X)
+
+
+@pytest.mark.parametrize("extension", ["json", "npz"])
+@pytest.mark.parametrize("kind", ["spherical", "diag", "full", "tied"])
+def test_files_of_vectors(kind, extension, tmp_path):
+    X = np.random.default_rng(4).normal(size=(60, 2))
+    model = GaussianHMM(2, kind, random_state=0, n_iter=3, tol=np.inf)
+    with pytest.warns(warpkov.ConvergenceWarning):
+        model.fit(X)
+    hmm.save(model, tmp_path / f"model.{extension}")
+    again = hmm.load(tmp_path / f"model.{extension}")
+    assert again.covariance_type == ("diag" if kind in ("spherical", "diag") else "full")
+    assert again.score(X) == model.score(X)
+    with pytest.raises(ValueError, match="UMDHMM"):
+        hmm.save(model, tmp_path / "model.hmm")
+
+
+def test_files_that_are_no_model(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        hmm.load(tmp_path / "absent.json")
+    with pytest.raises(ValueError, match="format"):
+        hmm.load(tmp_path / "absent.json", format="xml")
+    file = tmp_path / "ends.json"
+    file.write_text('{"pi": [1], "A": [[0.5]], "B": [[1]], "end": [0.5]}')
+    with pytest.raises(ValueError, match="end probabilities"):
+        hmm.load(file)

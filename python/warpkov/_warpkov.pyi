@@ -26,8 +26,10 @@ __all__ = [
     "hmm_check",
     "hmm_decode",
     "hmm_filter",
+    "hmm_load",
     "hmm_posteriors",
     "hmm_sample",
+    "hmm_save",
     "hmm_scores",
     "hmm_train",
     "interleave",
@@ -195,6 +197,8 @@ def hmm_posteriors(parts: dict[str, Any], sequences: dict[str, Any], place: dict
 def hmm_train(
     parts: dict[str, Any], sequences: dict[str, Any], place: dict[str, Any], training: dict[str, Any]
 ) -> tuple[dict[str, Buffer], str]: ...
+def hmm_load(path: str | os.PathLike[str], format: str | None) -> tuple[dict[str, Buffer], str | None]: ...
+def hmm_save(parts: dict[str, Any], path: str | os.PathLike[str], format: str | None) -> None: ...
 def hmm_sample(parts: dict[str, Any], count: int, length: int, seed: int) -> tuple[Buffer, Buffer]: ...
 def pomdp_generate(words: list[str]) -> Pomdp: ...
 def pomdp_solve(

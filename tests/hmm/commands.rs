@@ -1177,3 +1177,35 @@ fn filter_names_the_line_of_a_bad_observation() {
         "standard input:3: the model cannot emit this after the observations before it",
     );
 }
+
+/// Models go from format to format and back without a change; what a format has no place for is noted or refused.
+#[test]
+fn models_are_converted() {
+    let folder = ice_cream();
+    run(folder.path(), "generate random --states 3 --symbols A,C,G,T --out dna.json");
+    let model = parsed(&fs::read_to_string(folder.path().join("dna.json")).unwrap());
+    assert_eq!(model["symbols"], json!(["A", "C", "G", "T"]));
+    assert_eq!(model["B"][0].as_array().map(Vec::len), Some(4));
+    for (there, names) in [("dna.npz", true), ("dna.hmm", false), ("copy.json", true)] {
+        run(folder.path(), &format!("convert dna.json {there}"));
+        let back = parsed(&run(folder.path(), &format!("convert {there} -")));
+        for key in ["pi", "A", "B"] {
+            assert_eq!(back[key], model[key], "{there}, {key}");
+        }
+        assert_eq!(back.get("symbols").is_some(), names, "{there}");
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_warpkov"))
+        .current_dir(&folder)
+        .args(["hmm", "convert", "dna.json", "-", "--to", "umdhmm"])
+        .output()
+        .unwrap();
+    let note = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && note.contains("umdhmm has no place for the names"), "{note}");
+    run(folder.path(), "generate random --states 2 --dimensions 2 --out vectors.json");
+    assert!(fails(folder.path(), "convert vectors.json vectors.hmm", 2).contains("no place for"));
+    assert!(fails(folder.path(), "convert dna.json dna.txt", 2).contains("dna.txt"));
+    for (symbols, expected) in [("A,,T", "expected a number, or names between commas"), ("A,C,A", "--symbols")] {
+        let message = fails(folder.path(), &format!("generate random --symbols {symbols} --out x.json"), 2);
+        assert!(message.contains(expected), "{message}");
+    }
+}

@@ -843,7 +843,7 @@ fn texts_are_read_compressed_and_through_pipes() {
 
 /// Every command that writes files: (arguments, output option, extension). The inputs are those of
 /// [`folder_with_inputs`], or absent.
-const WRITERS: [(&str, &str, &str); 26] = [
+const WRITERS: [(&str, &str, &str); 27] = [
     ("mdp solve grid.json", "--out", "json"),
     ("mdp solve grid.json", "--out", "csv"),
     ("mdp solve grid.json", "--out", "npy"),
@@ -870,6 +870,7 @@ const WRITERS: [(&str, &str, &str); 26] = [
     ("hmm train model.json data.txt --device cpu --quiet", "--out", "json"),
     ("hmm sample model.json --length 3", "--out", "txt"),
     ("hmm info model.json", "--plot", "svg"),
+    ("hmm convert model.json", "", "npz"),
 ];
 
 fn with_output<'a>(command: &'a str, option: &'a str, out: &'a str) -> Vec<&'a str> {

@@ -8,13 +8,14 @@ use warpkov_hmm::generate::{self, Kind};
 use warpkov_hmm::io::Format;
 use warpkov_hmm::model::Hmm;
 
-use super::file::{output_format, write};
+use super::file::{List, list, output_format, write};
 use super::{Error, Outcome};
 use crate::common::family::{FamilyOptions, ModelFile};
 
 pub const EXAMPLES: &str = "\
 Examples:
   warpkov hmm generate random --states 64 --symbols 16 --out model.json
+  warpkov hmm generate random --states 8 --symbols A,C,G,T --out dna.json
   warpkov hmm generate left-right --states 5 --dimensions 2 --out word.json
   warpkov hmm generate ice-cream --out ice-cream.json";
 
@@ -39,9 +40,9 @@ pub enum Family {
 pub struct Emitting<P: Parameters> {
     #[command(flatten)]
     options: FamilyOptions<P>,
-    /// Number of symbols that states emit.
-    #[arg(long, value_name = "V", default_value_t = 2, conflicts_with = "dimensions")]
-    symbols: u32,
+    /// Symbols that states emit: their number, or their names between commas.
+    #[arg(long, value_name = "V|NAMES", value_parser = symbols, default_value = "2", conflicts_with = "dimensions")]
+    symbols: Symbols,
     /// Dimensions of the vectors that states emit, with normal densities.
     #[arg(long, value_name = "D")]
     dimensions: Option<u32>,
@@ -56,9 +57,32 @@ impl<P: Parameters> Emitting<P> {
     fn kind(&self) -> Kind {
         match self.dimensions {
             Some(dimensions) => Kind::Vectors { dimensions, full: self.full },
-            None => Kind::Symbols(self.symbols),
+            None => Kind::Symbols(self.symbols.count),
         }
     }
+
+    /// The model with the names of its symbols.
+    fn named(&self, model: Hmm) -> Result<Hmm, Error> {
+        let mut parts = model.into_parts();
+        parts.names.symbols.clone_from(&self.symbols.names);
+        parts.validated().map_err(|error| Error::Usage(format!("--symbols: {error}")))
+    }
+}
+
+/// V, and names or none.
+#[derive(Clone)]
+struct Symbols {
+    count: u32,
+    names: Vec<String>,
+}
+
+/// Reads a number, or names.
+fn symbols(text: &str) -> Result<Symbols, String> {
+    if let Ok(count) = text.parse() {
+        return Ok(Symbols { count, names: Vec::new() });
+    }
+    let List(names) = list(text).map_err(|_| "expected a number, or names between commas".to_owned())?;
+    Ok(Symbols { count: names.len() as u32, names })
 }
 
 impl Family {
@@ -74,10 +98,12 @@ impl Family {
     pub fn generate(&self) -> Result<Hmm, Error> {
         Ok(match self {
             Self::Random(arguments) => {
-                generate::Uniform { kind: arguments.kind(), ..arguments.options.family() }.generate()?
+                let family = generate::Uniform { kind: arguments.kind(), ..arguments.options.family() };
+                arguments.named(family.generate()?)?
             }
             Self::LeftRight(arguments) => {
-                generate::LeftRight { kind: arguments.kind(), ..arguments.options.family() }.generate()?
+                let family = generate::LeftRight { kind: arguments.kind(), ..arguments.options.family() };
+                arguments.named(family.generate()?)?
             }
             Self::IceCream(_) => generate::IceCream.generate()?,
         })

@@ -7,6 +7,7 @@ use clap::Subcommand;
 use super::common::ranks;
 use super::error::{Error, Outcome};
 
+mod convert;
 mod decode;
 mod file;
 mod filter;
@@ -37,6 +38,7 @@ pub enum HmmCommand {
     #[command(subcommand, arg_required_else_help = true, after_help = generate::EXAMPLES)]
     Generate(generate::Family),
     Info(info::Arguments),
+    Convert(convert::Arguments),
 }
 
 impl HmmCommand {
@@ -47,7 +49,7 @@ impl HmmCommand {
             Self::Decode(arguments) => &arguments.source,
             Self::Posterior(arguments) => &arguments.source,
             Self::Train(arguments) => &arguments.source,
-            Self::Filter(_) | Self::Sample(_) | Self::Generate(_) | Self::Info(_) => return None,
+            Self::Filter(_) | Self::Sample(_) | Self::Generate(_) | Self::Info(_) | Self::Convert(_) => return None,
         };
         Some(&source.ranks)
     }
@@ -64,5 +66,6 @@ pub fn run(command: HmmCommand, out: impl Write) -> Result<Outcome, Error> {
         HmmCommand::Sample(arguments) => sample::run(arguments, out),
         HmmCommand::Generate(family) => generate::run(family, out),
         HmmCommand::Info(arguments) => info::run(arguments, out),
+        HmmCommand::Convert(arguments) => convert::run(arguments, out),
     }
 }

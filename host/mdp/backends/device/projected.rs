@@ -314,7 +314,8 @@ impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
         }
         if let Some(host) = &mut self.host {
             // What is not needed any more makes room.
-            (self.col, self.prob) = (self.device.zeros(0)?, self.device.zeros(0)?);
+            (self.offsets, self.col) = (self.device.zeros(0)?, self.device.zeros(0)?);
+            (self.prob, self.reward) = (self.device.zeros(0)?, self.device.zeros(0)?);
             let projected = host.project();
             let offsets: Vec<O> = projected.row_ptr.iter().map(|&end| checked_offset(end as u64)).collect();
             self.offsets = self.device.upload(&offsets)?;

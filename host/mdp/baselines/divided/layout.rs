@@ -27,7 +27,7 @@ const CHUNK: usize = 128 * SLICE;
 const EMPTY: u32 = u32::MAX;
 
 /// Position of each state: block · places per block + place in the block.
-enum Places {
+enum Positions {
     /// That of its number.
     Runs,
     /// Tiles of a grid: its columns, and tiles per tile row.
@@ -40,7 +40,7 @@ enum Places {
 pub struct Division {
     /// The requested parameters.
     pub(super) parameters: BlockDivided,
-    /// Places per block.
+    /// Positions per block.
     pub(super) cells: u32,
     /// Number of blocks.
     pub(super) blocks: u32,
@@ -53,7 +53,7 @@ pub struct Division {
     /// Threads of each state.
     pub(super) lanes: u32,
     /// Where the states are.
-    places: Places,
+    places: Positions,
     /// State at each position.
     pub(super) states: Vec<u32>,
     /// First row and first entry of each slice of adjacent positions, and the totals.
@@ -64,17 +64,17 @@ pub struct Division {
 }
 
 /// The positions of the states in blocks of `cells` places, without a grid.
-fn grouped(model: &Mdp, grouping: Grouping, cells: u32) -> Result<Places, InvalidBlocks> {
+fn grouped(model: &Mdp, grouping: Grouping, cells: u32) -> Result<Positions, InvalidBlocks> {
     let states = model.states();
     let order = match grouping {
-        Grouping::Tiles => return Ok(Places::Runs),
+        Grouping::Tiles => return Ok(Positions::Runs),
         Grouping::Rcm => Order::rcm(model).old().to_vec(),
         Grouping::Grown => grown(model, cells),
         Grouping::Metis => {
             let borders = (0..states.div_ceil(cells)).map(|block| u64::from(block * cells));
             let borders: Vec<u64> = borders.chain([states.into()]).collect();
             let Some(of_state) = by_metis(model, &borders, false).map_err(InvalidBlocks::Metis)?.parts else {
-                return Ok(Places::Runs);
+                return Ok(Positions::Runs);
             };
             // What a part has beyond the places of a block goes where other parts leave some.
             let mut parts = vec![Vec::new(); borders.len() - 1];
@@ -91,14 +91,14 @@ fn grouped(model: &Mdp, grouping: Grouping, cells: u32) -> Result<Places, Invali
                     positions[state as usize] = position;
                 }
             }
-            return Ok(Places::Listed(positions));
+            return Ok(Positions::Listed(positions));
         }
     };
     let mut positions = vec![EMPTY; states as usize];
     for (position, state) in (0..).zip(order) {
         positions[state as usize] = position;
     }
-    Ok(Places::Listed(positions))
+    Ok(Positions::Listed(positions))
 }
 
 /// The states, `cells` by `cells` in neighbourhoods. A block begins at a state that an earlier one leads to and continues at further ones
@@ -173,7 +173,7 @@ impl Division {
             blocks: blocks as u32,
             lanes,
             places: match across {
-                Some((columns, across, _)) => Places::Tiles(columns, across),
+                Some((columns, across, _)) => Positions::Tiles(columns, across),
                 None => grouped(model, parameters.grouping, cells)?,
             },
             buffers: vec![Vec::new(); blocks as usize],
@@ -206,9 +206,9 @@ impl Division {
     #[must_use]
     pub fn position(&self, state: u32) -> u32 {
         let (columns, across) = match &self.places {
-            Places::Runs => return state,
-            Places::Listed(positions) => return positions[state as usize],
-            &Places::Tiles(columns, across) => (columns, across),
+            Positions::Runs => return state,
+            Positions::Listed(positions) => return positions[state as usize],
+            &Positions::Tiles(columns, across) => (columns, across),
         };
         let (width, height) = (self.parameters.width, self.cells / self.parameters.width);
         let (x, y) = (state % columns, state / columns);
@@ -221,7 +221,7 @@ impl Division {
         &self.parameters
     }
 
-    /// Places per block.
+    /// Positions per block.
     #[must_use]
     pub fn cells(&self) -> u32 {
         self.cells

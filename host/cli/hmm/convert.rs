@@ -1,0 +1,41 @@
+//! `warpkov hmm convert`.
+
+use std::io::Write;
+
+use clap::Args;
+use warpkov_hmm::io::Format;
+
+use super::file::{Input, output_format, write};
+use super::{Error, Outcome};
+use crate::common::choice::choice;
+use crate::common::file::FileOrStd;
+
+/// Converts a model from one format to another.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  warpkov hmm convert model.json model.npz
+  warpkov hmm convert folder-of-arrays model.json
+  warpkov hmm convert old.hmm - | jq .A")]
+pub struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// File to write, or - for the standard output.
+    #[arg(value_name = "OUT")]
+    output: FileOrStd,
+    /// Format of OUT [default: that of its extension; json on the standard output].
+    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
+    to: Option<Format>,
+}
+
+/// Reads the model, writes it.
+pub fn run(Arguments { input, output, to }: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let format = output_format(&output, to)?;
+    let model = input.read()?;
+    let names = model.names();
+    if format == Format::Umdhmm && !(names.states.is_empty() && names.symbols.is_empty()) {
+        eprintln!("note: {format} has no place for the names of states and symbols, which are left out");
+    }
+    write(&output, format, &model, out)?;
+    Ok(Outcome::Success)
+}

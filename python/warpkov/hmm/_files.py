@@ -1,0 +1,70 @@
+"""Models in files."""
+
+from __future__ import annotations
+
+import os
+from typing import Union
+
+import numpy as np
+
+from .. import _warpkov
+from ._base import BaseHMM
+from ._categorical import CategoricalHMM
+from ._gaussian import GaussianHMM
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+def load(path: Path, *, format: str | None = None) -> CategoricalHMM | GaussianHMM:
+    """Read a model from a file, or from a folder of hmmlearn's arrays.
+
+    Names of states and symbols are left out.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    format : {"json", "npz", "umdhmm"}, optional
+        The format. By default that of the extension or the content.
+
+    Returns
+    -------
+    CategoricalHMM or GaussianHMM
+        The model, with the covariance type "diag" or "full".
+
+    Raises
+    ------
+    ValueError
+        The file holds no valid model, or one with end probabilities.
+    """
+    found, kind = _warpkov.hmm_load(path, format)
+    arrays = {name: np.asarray(numbers) for name, numbers in found.items()}
+    states = arrays["start"].size
+    model = CategoricalHMM(states) if kind is None else GaussianHMM(states, kind)  # type: ignore[arg-type]
+    model._update(arrays)
+    return model
+
+
+def save(model: BaseHMM, path: Path, *, format: str | None = None) -> None:
+    """Write a model to a file, completely or not at all.
+
+    Parameters
+    ----------
+    model : CategoricalHMM or GaussianHMM
+        The model. Covariances of the types "spherical" and "tied" are written in full for each state.
+    path : str or path
+        The file.
+    format : {"json", "npz", "umdhmm"}, optional
+        The format. By default that of the extension, or JSON.
+
+    Examples
+    --------
+    >>> from warpkov import hmm
+    >>> model = hmm.CategoricalHMM(2)
+    >>> model.startprob_, model.transmat_ = [1, 0], [[0.9, 0.1], [0.2, 0.8]]
+    >>> model.emissionprob_ = [[0.5, 0.5], [0.1, 0.9]]
+    >>> hmm.save(model, "model.json")
+    >>> hmm.load("model.json").score([[0], [1]]) == model.score([[0], [1]])
+    True
+    """
+    _warpkov.hmm_save(model._parts(), path, format)
