@@ -59,12 +59,14 @@ def save(model: BaseHMM, path: Path, *, format: str | None = None) -> None:
 
     Examples
     --------
+    >>> import pathlib, tempfile
     >>> from warpkov import hmm
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "model.json")
     >>> model = hmm.CategoricalHMM(2)
     >>> model.startprob_, model.transmat_ = [1, 0], [[0.9, 0.1], [0.2, 0.8]]
     >>> model.emissionprob_ = [[0.5, 0.5], [0.1, 0.9]]
-    >>> hmm.save(model, "model.json")
-    >>> hmm.load("model.json").score([[0], [1]]) == model.score([[0], [1]])
+    >>> hmm.save(model, file)
+    >>> hmm.load(file).score([[0], [1]]) == model.score([[0], [1]])
     True
     """
     _warpkov.hmm_save(model._parts(), path, format)
