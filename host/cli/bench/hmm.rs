@@ -15,7 +15,7 @@ use warpkov_runtime::choose::{DeviceChoice, Place};
 
 use super::{Error, Outcome, factor, note, or_default, print_json};
 use crate::common::choice::choice;
-use crate::common::output::plots;
+use crate::common::output::{draw_panels, plots};
 use crate::common::progress::Steps;
 
 /// Measures the recursions and the training of hidden Markov models.
@@ -169,8 +169,8 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
             }
         }
     }
-    let lines = || all.iter().map(|row| (&row.measured, row.published.as_ref().map(|published| published.line)));
-    plots.iter().try_for_each(|plot| plot.draw(|format| figures::figures(lines()).draw(format)))?;
+    let lines = all.iter().map(|row| (&row.measured, row.published.as_ref().map(|published| published.line)));
+    draw_panels(&plots, &figures::figures(lines))?;
     if arguments.json {
         print_json(&all, out)?;
     } else {

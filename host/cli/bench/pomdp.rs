@@ -16,7 +16,7 @@ use warpkov_runtime::choose::{DeviceChoice, Devices, Place};
 use super::{Error, Outcome, note, print_json};
 use crate::common::choice::choice;
 use crate::common::number;
-use crate::common::output::plots;
+use crate::common::output::{draw_panels, plots};
 use crate::common::progress::Steps;
 use crate::common::ranks::{self, Ranks};
 
@@ -84,7 +84,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.ranks.join()?;
     let devices = ranks.agree(ranks.devices(&arguments.device))?;
     let plots = ranks.agree(plots(&arguments.plot))?;
-    let draw = |panels: Panels| plots.iter().try_for_each(|plot| plot.draw(|format| panels.draw(format)));
+    let draw = |panels: Panels| draw_panels(&plots, &panels);
     match arguments.suite {
         PomdpSuite::Runs => runs(&arguments, &ranks, &devices, out, draw),
         PomdpSuite::Backups => backups(&arguments, &ranks, &devices, out, draw),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use warpkov_common::choice::FileFormat;
+use warpkov_common::plot::panels::Panels;
 use warpkov_common::plot::{Format, PlotError, draw_ranks};
 use warpkov_common::ranks::RankShare;
 use warpkov_common::report::{Report, Results};
@@ -125,6 +126,11 @@ impl Plot {
 /// Validates the files of plots.
 pub fn plots(files: &[PathBuf]) -> Result<Vec<Plot>, Error> {
     files.iter().cloned().map(Plot::new).collect()
+}
+
+/// Draws the measurements of a benchmark to each file.
+pub fn draw_panels(plots: &[Plot], panels: &Panels) -> Result<(), Error> {
+    plots.iter().try_for_each(|plot| plot.draw(|format| panels.draw(format)))
 }
 
 /// The plots of a command that several ranks may run: of its results, and, as `ranks:FILE`, of the time of its ranks.

@@ -126,7 +126,11 @@ impl SlipGrid {
         }
         let mut connected = vec![false; goal as usize + 1];
         connected[goal as usize] = true;
-        for cell in (0..goal).filter(|&cell| !is_wall[cell as usize]).collect::<Vec<_>>() {
+        for cell in 0..goal {
+            if is_wall[cell as usize] {
+                continue;
+            }
+            // Walls that earlier ways have opened are connected.
             let mut way = cell;
             while !connected[way as usize] {
                 connected[way as usize] = true;

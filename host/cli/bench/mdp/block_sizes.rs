@@ -7,7 +7,7 @@ use warpkov_mdp::generate::WetFloor;
 use warpkov_mdp::options::Precision;
 
 use super::{Arguments, Error, Outcome, or_default, print_json};
-use crate::common::output::plots;
+use crate::common::output::{draw_panels, plots};
 use crate::common::progress::Steps;
 
 /// Measures size by size, and prints each line when its measurement ends.
@@ -40,7 +40,7 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
         }
     }
     drop(steps);
-    plots.iter().try_for_each(|plot| plot.draw(|format| figures(&all).draw(format)))?;
+    draw_panels(&plots, &figures(&all))?;
     match (arguments.json, all.first()) {
         (true, _) => print_json(&all, out)?,
         (false, Some(Sized { measured, .. })) => {

@@ -7,7 +7,7 @@ use warpkov_mdp::options::{Method, Precision, Spmv};
 use warpkov_runtime::choose::DeviceChoice;
 
 use super::{Arguments, Error, Outcome, factor, or_default, print_json};
-use crate::common::output::plots;
+use crate::common::output::{draw_panels, plots};
 use crate::common::progress::Steps;
 
 /// Measures grid by grid and method by method, and prints each line when its measurement ends.
@@ -52,7 +52,7 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
             }
         }
     }
-    plots.iter().try_for_each(|plot| plot.draw(|format| figures(&all).draw(format)))?;
+    draw_panels(&plots, &figures(&all))?;
     if arguments.json {
         print_json(&all, out)?;
     } else {

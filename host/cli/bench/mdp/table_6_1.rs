@@ -13,7 +13,7 @@ use warpkov_mdp::options::{Method, Precision};
 use warpkov_runtime::choose::DeviceChoice;
 
 use super::{Arguments, Error, Outcome, factor, or_default, print_json};
-use crate::common::output::plots;
+use crate::common::output::{draw_panels, plots};
 use crate::common::progress::Steps;
 
 /// The measurements.
@@ -94,7 +94,7 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
         }
     }
 
-    plots.iter().try_for_each(|plot| plot.draw(|format| figures(&results.table, &results.locality).draw(format)))?;
+    draw_panels(&plots, &figures(&results.table, &results.locality))?;
     if arguments.json {
         print_json(&results, out)?;
         return Ok(Outcome::Success);
