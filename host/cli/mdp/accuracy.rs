@@ -44,7 +44,7 @@ impl Arguments {
 pub struct Discount {
     /// Discount factor γ in [0, 1], in place of that of the model.
     #[arg(long, value_name = "G", value_parser = number::probability)]
-    gamma: Option<f64>,
+    pub gamma: Option<f64>,
 }
 
 impl Discount {

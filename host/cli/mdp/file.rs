@@ -26,7 +26,7 @@ pub struct Input {
 }
 
 /// How a file is read.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct Reading {
     /// Format of FILE [default: that of its extension, else of its content].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]

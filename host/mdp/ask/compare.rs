@@ -1,14 +1,23 @@
 //! Comparison of two solutions by the rule of Aydin, *Policy Iteration on the GPU* (2025), Appendix D.2.
 //!
 //! Two solutions agree if their policies match on at least 95 % of the states and all their values agree within 10⁻⁴.
-//! Policies may differ where actions tie. Input is what `warpkov mdp solve` writes with `--out` or `--all-steps`.
+//! Input is what `warpkov mdp solve` writes with `--out` or `--all-steps`.
+//!
+//! Where two actions are equally good, two correct solutions may differ, and more than 5 % of the states may be such. With the model, policies match
+//! on a state also if the two actions *tie* there: by the values of each solution, their Q-factors r(s, a) + γ Σ P(s'|s, a)·V(s') differ by at most
+//! the tolerance of values.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::certificate::q_factor;
 use crate::io::Solved;
+use crate::model::Mdp;
 use warpkov_common::report::{Report, write_object};
+
+/// The number of ties that the text shows.
+const SHOWN: usize = 5;
 
 /// Permitted disagreement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -46,6 +55,12 @@ pub struct Comparison {
 pub struct Differences {
     /// Number of states with equal actions.
     pub same_action: usize,
+    /// The states where actions differ and tie, in ascending order; `None` without a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ties: Option<Vec<Tie>>,
+    /// The greatest difference of the Q-factors of two actions, by either solution's values; `None` without a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_action_gap: Option<f64>,
     /// max |V₁(s) − V₂(s)|.
     pub max_difference: f64,
     /// Mean of |V₁(s) − V₂(s)|.
@@ -58,16 +73,73 @@ pub struct Differences {
     pub within: usize,
 }
 
-/// Compares two solutions.
-pub fn compare(first: &Solved, second: &Solved, tolerance: Tolerance) -> Comparison {
+/// Two actions of a state that are equally good within the tolerance.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tie {
+    /// The state.
+    pub state: String,
+    /// Its action in each solution.
+    pub actions: [String; 2],
+    /// The Q-factors of the two actions, by the values of the first solution.
+    pub q: [f64; 2],
+}
+
+/// Why solutions cannot be compared with a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// A plan has a policy for each step.
+    #[error("plans are compared without a model")]
+    Plan,
+    /// The number of states is another.
+    #[error("a solution has {solution} states, and the model {model}")]
+    States {
+        /// States of the solution.
+        solution: usize,
+        /// States of the model.
+        model: usize,
+    },
+    /// The state has no such action.
+    #[error("a solution takes action {action} in state {state}, which has {actions} actions in the model")]
+    Action {
+        /// The action.
+        action: u32,
+        /// The state.
+        state: String,
+        /// The state's number of actions.
+        actions: usize,
+    },
+}
+
+/// Compares two solutions, and with a model also the Q-factors of actions that differ.
+///
+/// # Errors
+/// [`Mismatch`] if the solutions cannot be of the model.
+pub fn compare(
+    first: &Solved,
+    second: &Solved,
+    tolerance: Tolerance,
+    model: Option<&Mdp>,
+) -> Result<Comparison, Mismatch> {
     let states = [first.values.len(), second.values.len()];
     let plans = first.steps > 0 && second.steps > 0;
+    if let Some(mdp) = model {
+        if first.steps > 0 || second.steps > 0 {
+            return Err(Mismatch::Plan);
+        }
+        let model = mdp.states() as usize;
+        states.into_iter().try_for_each(|solution| match solution == model {
+            true => Ok(()),
+            false => Err(Mismatch::States { solution, model }),
+        })?;
+    }
     if states[0] != states[1] {
-        return Comparison { agree: false, states, plans, tolerance, differences: None };
+        return Ok(Comparison { agree: false, states, plans, tolerance, differences: None });
     }
     let same_action = first.policy.iter().zip(&second.policy).filter(|(a, b)| a == b).count();
     let mut differences = Differences {
         same_action,
+        ties: None,
+        max_action_gap: None,
         max_difference: 0.0,
         mean_difference: 0.0,
         worst_state: 0,
@@ -75,12 +147,7 @@ pub fn compare(first: &Solved, second: &Solved, tolerance: Tolerance) -> Compari
         within: 0,
     };
     for (state, (a, b)) in first.values.iter().zip(&second.values).enumerate() {
-        // NaN agrees with nothing.
-        let difference = match (a - b).abs() {
-            _ if a == b => 0.0,
-            difference if difference.is_nan() => f64::INFINITY,
-            difference => difference,
-        };
+        let difference = distance(*a, *b);
         differences.within += usize::from(difference <= tolerance.value_tolerance);
         differences.mean_difference += difference / states[0] as f64;
         if difference > differences.max_difference {
@@ -89,9 +156,55 @@ pub fn compare(first: &Solved, second: &Solved, tolerance: Tolerance) -> Compari
         }
     }
     differences.worst = first.place(differences.worst_state);
-    let rate = same_action as f64 / states[0] as f64;
+    if let Some(mdp) = model {
+        let (ties, gap) = ties(first, second, tolerance.value_tolerance, mdp)?;
+        (differences.ties, differences.max_action_gap) = (Some(ties), Some(gap));
+    }
+    let rate = differences.matching() as f64 / states[0] as f64;
     let agree = rate >= tolerance.policy_agreement && differences.within == states[0];
-    Comparison { agree, states, plans, tolerance, differences: Some(differences) }
+    Ok(Comparison { agree, states, plans, tolerance, differences: Some(differences) })
+}
+
+/// |a − b|; NaN agrees with nothing.
+fn distance(a: f64, b: f64) -> f64 {
+    match (a - b).abs() {
+        _ if a == b => 0.0,
+        difference if difference.is_nan() => f64::INFINITY,
+        difference => difference,
+    }
+}
+
+/// The states whose actions differ and tie, and the greatest difference of two Q-factors.
+fn ties(first: &Solved, second: &Solved, tolerance: f64, mdp: &Mdp) -> Result<(Vec<Tie>, f64), Mismatch> {
+    let (mut ties, mut max_gap) = (Vec::new(), 0.0_f64);
+    for (state, (&a, &b)) in (0..).zip(first.policy.iter().zip(&second.policy)) {
+        let rows = mdp.choices().rows(state as usize);
+        if rows.is_empty() {
+            continue;
+        }
+        if let Some(action) = [a, b].into_iter().find(|&action| action as usize >= rows.len()) {
+            return Err(Mismatch::Action { action, state: mdp.state_name(state), actions: rows.len() });
+        }
+        if a == b {
+            continue;
+        }
+        let q = |values: &[f64]| [a, b].map(|action| q_factor(mdp, values, rows.start + action as usize));
+        let (ours, theirs) = (q(&first.values), q(&second.values));
+        let gap = distance(ours[0], ours[1]).max(distance(theirs[0], theirs[1]));
+        max_gap = max_gap.max(gap);
+        if gap <= tolerance {
+            let actions = [a, b].map(|action| mdp.action_name(state, action));
+            ties.push(Tie { state: mdp.state_name(state), actions, q: ours });
+        }
+    }
+    Ok((ties, max_gap))
+}
+
+impl Differences {
+    /// Number of states whose actions are equal or tie.
+    fn matching(&self) -> usize {
+        self.same_action + self.ties.as_ref().map_or(0, Vec::len)
+    }
 }
 
 impl Report for Comparison {
@@ -111,11 +224,26 @@ impl Report for Comparison {
         writeln!(
             out,
             "Policies match on {} of {} {of} ({:.2} %, at least {} % required)",
-            found.same_action,
+            found.matching(),
             self.states[0],
-            percent(found.same_action),
+            percent(found.matching()),
             100.0 * policy_agreement
         )?;
+        if let (Some(ties), Some(gap)) = (&found.ties, found.max_action_gap) {
+            writeln!(
+                out,
+                "Actions are equal on {}; of {} others, {} tie. Q-factors differ by at most {gap:.3e}",
+                found.same_action,
+                self.states[0] - found.same_action,
+                ties.len()
+            )?;
+            for Tie { state, actions: [a, b], q } in ties.iter().take(SHOWN) {
+                writeln!(out, "  state {state}: action {a} (Q = {:.5e}), action {b} (Q = {:.5e})", q[0], q[1])?;
+            }
+            if ties.len() > SHOWN {
+                writeln!(out, "  … and {} more (--json has all)", ties.len() - SHOWN)?;
+            }
+        }
         writeln!(
             out,
             "Values within {value_tolerance:e} on {} of {} {of} ({:.2} %, all required)",
@@ -135,12 +263,17 @@ impl Report for Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generate::SlipGrid;
+    use crate::model::NO_ACTION;
+    use crate::options::SolveOptions;
+    use crate::solve::Solve;
 
     #[test]
     fn agreement_follows_the_rule_of_the_source() {
         let solved =
             |policy: Vec<u32>, value: f64| Solved { values: vec![value; policy.len()], policy, ..Solved::default() };
         let first = solved(vec![0; 100], 1.0);
+        let compare = |a: &Solved, b: &Solved, tolerance| super::compare(a, b, tolerance, None).unwrap();
         let mut policy = vec![0; 100];
         policy[..5].fill(1);
         assert!(compare(&first, &solved(policy.clone(), 1.00009), Tolerance::default()).agree);
@@ -149,5 +282,45 @@ mod tests {
         assert!(!compare(&first, &solved(policy, 1.0), Tolerance::default()).agree);
         assert!(!compare(&first, &solved(vec![0; 99], 1.0), Tolerance::default()).agree);
         assert!(!compare(&first, &solved(vec![0; 100], f64::NAN), Tolerance::default()).agree);
+    }
+
+    #[test]
+    fn equally_good_actions_tie() {
+        // On an open grid without slips, right and down are equally good almost everywhere; left is not.
+        let mdp = SlipGrid { width: 6, height: 5, slip: 0.0, ..SlipGrid::default() }.generate().unwrap();
+        let solution = Solve::new(&mdp, &SolveOptions::default()).run().unwrap();
+        let solved = |policy: Vec<u32>| Solved { values: solution.values.clone(), policy, ..Solved::default() };
+        let best = |state: usize, last: bool| {
+            let q = |a: &u32| q_factor(&mdp, &solution.values, mdp.choices().first(state) + *a as usize);
+            let actions = 0..mdp.choices().count(state) as u32;
+            let most = actions.clone().map(|a| q(&a)).fold(f64::NEG_INFINITY, f64::max);
+            let mut ties = actions.filter(|a| q(a) >= most - 1e-5);
+            if last { ties.next_back() } else { ties.next() }.unwrap_or(NO_ACTION)
+        };
+        let all = |last| (0..mdp.states() as usize).map(|state| best(state, last)).collect::<Vec<_>>();
+        let (first, second) = (solved(all(false)), solved(all(true)));
+        let differ = first.policy.iter().zip(&second.policy).filter(|(a, b)| a != b).count();
+        assert!(differ * 20 > first.policy.len(), "{differ} ties");
+        let tolerance = Tolerance::default();
+        assert!(!compare(&first, &second, tolerance, None).unwrap().agree);
+        let found = compare(&first, &second, tolerance, Some(&mdp)).unwrap();
+        let differences = found.differences.unwrap();
+        assert!(found.agree && differences.ties.unwrap().len() == differ && differences.max_action_gap.unwrap() < 1e-4);
+        // An action that moves away does not tie.
+        let mut wrong = second.policy.clone();
+        for (state, action) in wrong.iter_mut().enumerate() {
+            let q = |a: &u32| q_factor(&mdp, &solution.values, mdp.choices().first(state) + *a as usize);
+            *action = (0..mdp.choices().count(state) as u32).min_by(|a, b| q(a).total_cmp(&q(b))).unwrap_or(NO_ACTION);
+        }
+        let found = compare(&first, &solved(wrong), tolerance, Some(&mdp)).unwrap();
+        assert!(!found.agree && found.differences.unwrap().max_action_gap.unwrap() > 0.01);
+        // Solutions of other models, and plans.
+        let wrong = solved(vec![9; first.policy.len()]);
+        assert!(matches!(compare(&first, &wrong, tolerance, Some(&mdp)), Err(Mismatch::Action { action: 9, .. })));
+        let short = Solved { values: vec![0.0; 3], policy: vec![0; 3], ..Solved::default() };
+        let refused = compare(&first, &short, tolerance, Some(&mdp));
+        assert_eq!(refused, Err(Mismatch::States { solution: 3, model: first.values.len() }));
+        let plan = Solved { steps: 1, ..first.clone() };
+        assert_eq!(compare(&plan, &first, tolerance, Some(&mdp)), Err(Mismatch::Plan));
     }
 }

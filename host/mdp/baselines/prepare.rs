@@ -68,10 +68,6 @@ impl<'m> Layout<'m> for Baseline<'m> {
         if let Kind::Blocks(division) = &self.kind { division.note() } else { None }
     }
 
-    fn instead(&self, _: &SolveOptions) -> &'static str {
-        "method values, which streams the model, or the CPU"
-    }
-
     fn bytes(&self, precision: Precision) -> u64 {
         fn bytes<T: Precise, O: Offset>(baseline: &Baseline) -> u64 {
             match &baseline.kind {

@@ -16,6 +16,9 @@ use crate::model::Mdp;
 use crate::options::{Method, Precision, SolveOptions, Spmv, Storage};
 use crate::team::Team;
 
+/// What to do if a method needs more of a model on the device than there is room for.
+const VALUES: &str = "method values, which streams the model, or the CPU";
+
 /// A model on the host, in the layout of a method that runs on a device.
 pub trait Layout<'m>: Send {
     /// What was chosen, for the user.
@@ -39,7 +42,7 @@ pub trait Layout<'m>: Send {
 
     /// What to do if the device lacks memory, as in "use …".
     fn instead(&self, _options: &SolveOptions) -> &'static str {
-        CudaError::SMALLER
+        VALUES
     }
 
     /// Whether the whole model is on the device for value iteration, as mixed and refined precision require.
@@ -152,6 +155,7 @@ impl<'m> Layout<'m> for SweepLayout<'m> {
     fn instead(&self, options: &SolveOptions) -> &'static str {
         match options.storage {
             Some(Storage::Rows | Storage::Patterns) => "no option storage, so that the model is streamed",
+            _ if options.precision == Precision::F32 => "a smaller problem or the CPU",
             _ => CudaError::SMALLER,
         }
     }

@@ -354,7 +354,7 @@ impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
 
 impl<T: Precise, O: Offset> Projected<'_, T, O> {
     /// Sweeps of three operations, as in Aydin (2025), 4.3.1: a product by cuSPARSE with r^π added, and the maximum of the changes. The
-    /// host looks at the changes after a batch of sweeps, and counts all of them.
+    /// host looks at the changes after a batch of sweeps, and counts all of them. A batch is as long as the last evaluation needed to be.
     fn evaluate_by_cusparse(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, DeviceError> {
         let Self { device, resident, offsets, col, prob, reward, cusparse, .. } = self;
         let (device, states) = (*device, resident.states);
@@ -367,6 +367,7 @@ impl<T: Precise, O: Offset> Projected<'_, T, O> {
         let shape = Shape::grid_stride(states.into(), THREADS);
         let mut evaluation = Evaluation { sweeps: 0, residual: f64::INFINITY };
         let mut batch = if theta > 0.0 { resident.expected_sweeps } else { MAX_BATCH };
+        let mut needed = 0;
         while evaluation.sweeps < max_sweeps && evaluation.residual >= theta && !resident.stopped() {
             batch = batch.clamp(1, MAX_BATCH).min((max_sweeps - evaluation.sweeps) as usize);
             device.clear(&mut resident.residuals)?;
@@ -379,12 +380,14 @@ impl<T: Precise, O: Offset> Projected<'_, T, O> {
             })?;
             let mut residuals = [0; MAX_BATCH];
             device.download(&resident.residuals, &mut residuals[..done])?;
+            let met = residuals[..done].iter().position(|&residual| f64::from_bits(residual) < theta);
+            needed = evaluation.sweeps as usize + met.map_or(done, |k| k + 1);
             evaluation.sweeps += done as u32;
             evaluation.residual = f64::from_bits(residuals[done - 1]);
             batch = 8;
         }
         if theta > 0.0 {
-            resident.expected_sweeps = evaluation.sweeps as usize + 1;
+            resident.expected_sweeps = needed + 1;
         }
         Ok(evaluation)
     }
