@@ -160,11 +160,8 @@ pub fn measure(
     method: ForwardMethod,
     runs: usize,
 ) -> Result<Measured, BenchError> {
-    let chunks = match (place, method) {
-        (Place::Device(_), ForwardMethod::Fused) => scan.steps(work.case.states, 1, &work.sequences),
-        _ => None,
-    };
-    let limits = Limits { chunks, plain_tf32: precision == Precision::Tf32, method, ..Limits::default() };
+    let limits = limits(place, work, precision, scan, method);
+    let chunks = limits.chunks;
     let times = match precision {
         Precision::F64 => time::<f64>(place, work, operation, limits, runs),
         Precision::F32 | Precision::Tf32 => time::<f32>(place, work, operation, limits, runs),
@@ -177,6 +174,53 @@ pub fn measure(
     };
     let (case, scan, device) = (work.case, chunks.is_some(), place.name());
     Ok(Measured { case, operation, method, scan, precision, device, times })
+}
+
+/// One run of an operation on the batch of a device, with the options of [`measure`]; nothing on a CPU.
+///
+/// # Errors
+/// Those of the device.
+pub fn once(
+    place: &Place,
+    work: &Work,
+    operation: Operation,
+    precision: Precision,
+    scan: Scan,
+    method: ForwardMethod,
+) -> Result<(), BenchError> {
+    fn once<T: Precise>(
+        device: &AnyDevice,
+        work: &Work,
+        operation: Operation,
+        limits: Limits,
+    ) -> Result<(), DeviceError> {
+        launch(&mut batch::<T>(device, work, limits)?, operation)?;
+        device.synchronize()
+    }
+    let Place::Device(device) = place else { return Ok(()) };
+    let limits = limits(place, work, precision, scan, method);
+    Ok(match precision {
+        Precision::F64 => once::<f64>(device, work, operation, limits),
+        Precision::F32 | Precision::Tf32 => once::<f32>(device, work, operation, limits),
+    }?)
+}
+
+fn limits(place: &Place, work: &Work, precision: Precision, scan: Scan, method: ForwardMethod) -> Limits {
+    let chunks = match (place, method) {
+        (Place::Device(_), ForwardMethod::Fused) => scan.steps(work.case.states, 1, &work.sequences),
+        _ => None,
+    };
+    Limits { chunks, plain_tf32: precision == Precision::Tf32, method, ..Limits::default() }
+}
+
+/// The model and the sequences of the work on a device.
+fn batch<'d, T: Precise>(device: &'d AnyDevice, work: &'d Work, limits: Limits) -> Result<Batch<'d, T>, DeviceError> {
+    // The other half is for models and sums.
+    let half = device.free_memory()?.map_or(usize::MAX, |free| free as usize / 2);
+    let limits = Limits { trellis: limits.trellis.min(half), ..limits };
+    let mut batch = Batch::<T>::new(device, &work.sequences, limits)?;
+    batch.set_models(std::slice::from_ref(&work.model))?;
+    Ok(batch)
 }
 
 fn time<T: Precise>(
@@ -212,11 +256,7 @@ fn time_on_device<T: Precise>(
     limits: Limits,
     runs: usize,
 ) -> Result<Times, DeviceError> {
-    // The other half is for models and sums.
-    let half = device.free_memory()?.map_or(usize::MAX, |free| free as usize / 2);
-    let limits = Limits { trellis: limits.trellis.min(half), ..limits };
-    let mut batch = Batch::<T>::new(device, &work.sequences, limits)?;
-    batch.set_models(std::slice::from_ref(&work.model))?;
+    let mut batch = batch::<T>(device, work, limits)?;
     // The first run allocates the memory of all runs.
     launch(&mut batch, operation)?;
     device.synchronize()?;

@@ -3,3 +3,6 @@
 pub mod hmm;
 pub mod mdp;
 pub mod pomdp;
+mod used;
+
+pub use used::{Kernel, Used, used};

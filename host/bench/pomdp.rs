@@ -366,7 +366,7 @@ impl Rate {
 
 /// Whole runs: the time of each model, and the gap of its bounds relative to the lower one.
 #[must_use]
-pub fn figures_of_runs(all: &[Run]) -> Panels {
+pub fn figures_of_runs<'a>(all: impl IntoIterator<Item = &'a Run>) -> Panels {
     let mut seconds = Panel::new("seconds", true);
     let mut gaps = Panel::new("gap between the bounds, relative to the lower one", true);
     for run in all {
@@ -379,7 +379,7 @@ pub fn figures_of_runs(all: &[Run]) -> Panels {
 
 /// Backups: their rate, and that of the operations of the dense products.
 #[must_use]
-pub fn figures_of_rates(all: &[Rate]) -> Panels {
+pub fn figures_of_rates<'a>(all: impl IntoIterator<Item = &'a Rate>) -> Panels {
     let mut backups = Panel::new("backups per second", true);
     let mut operations = Panel::new("TFLOP/s", true);
     for rate in all {

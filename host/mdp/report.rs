@@ -119,6 +119,11 @@ pub trait Summary {
     /// I/O errors of `out`.
     fn write_json(&self, out: &mut dyn Write, with_solution: bool) -> io::Result<()>;
 
+    /// The number of backups of a state that were made; `None` if the method does not count them.
+    fn backups(&self) -> Option<u64> {
+        None
+    }
+
     /// Writes the report without policy and values as text.
     ///
     /// # Errors
@@ -303,6 +308,10 @@ impl Summary for Report<'_> {
         };
         serde_json::to_writer(&mut *out, &record)?;
         writeln!(out)
+    }
+
+    fn backups(&self) -> Option<u64> {
+        Some(self.solution.run.sweeps() * u64::from(self.solution.size.states))
     }
 
     fn write_summary(&self, out: &mut dyn Write) -> io::Result<()> {

@@ -631,6 +631,14 @@ fn solutions_are_compared_by_the_rule_of_the_source() {
     solve("c.json", &["--gamma", "0.8"]);
     assert_eq!(fs::read_to_string(folder.path().join("b.txt")).unwrap().lines().count(), 2);
 
+    let tied = succeeds(folder.path(), &["mdp", "compare", "a.json", "b.txt", "--model", "grid.json", "--json"]);
+    let tied: Value = serde_json::from_slice(&tied.stdout).unwrap();
+    assert_eq!((&tied["agree"], &tied["differences"]["ties"]), (&true.into(), &json!([])));
+    let compare = |rest: &[&'static str]| [&["mdp", "compare", "a.json", "b.txt"][..], rest].concat();
+    fails(folder.path(), &compare(&["--gamma", "0.5"]), 2, &["--model"]);
+    succeeds(folder.path(), &["mdp", "generate", "grid", "--width", "3", "--height", "3", "--out", "small.json"]);
+    fails(folder.path(), &compare(&["--model", "small.json"]), 2, &["64 states, and the model 9"]);
+
     let same = succeeds(folder.path(), &["mdp", "compare", "a.json", "b.txt"]);
     assert!(stdout(&same).ends_with("The solutions agree.\n"));
     let output = run(folder.path(), &["mdp", "compare", "a.json", "c.json"]);
@@ -1278,6 +1286,58 @@ fn the_use_of_gpus_is_written() {
         fs::remove_file(&path).unwrap();
     }
     fails(folder.path(), &["mdp", "solve", "grid.json", "--usage", "use.txt"], 2, &["use.txt", ".json"]);
+
+    // In the JSON of the command, too.
+    for command in ["mdp solve grid.json", "hmm score model.json data.txt", "pomdp solve tiger.pomdp"] {
+        let arguments: Vec<_> =
+            command.split(' ').chain(["--device", "cpu", "--json", "--usage", "use.json"]).collect();
+        let report: Value = serde_json::from_slice(&succeeds(folder.path(), &arguments).stdout).unwrap();
+        assert_eq!(report["usage"]["program"], env!("CARGO_PKG_VERSION"), "{command}");
+        assert_eq!(report["usage"]["joules_per_1e9_backups"], Value::Null);
+        let without: Value =
+            serde_json::from_slice(&succeeds(folder.path(), &arguments[..arguments.len() - 2]).stdout).unwrap();
+        assert!(
+            without["usage"].is_null() && without.as_object().unwrap().len() + 1 == report.as_object().unwrap().len()
+        );
+    }
+}
+
+/// Kernels, price and energy in benchmarks.
+#[test]
+fn benchmarks_meter_what_they_run() {
+    let folder = folder();
+    let table = "bench mdp --suite table-6.1 --case GW-64x64x1 --method sequential --runs 1 --device cpu";
+    let bench = |command: &str, rest: &[&str]| {
+        let arguments: Vec<_> = command.split(' ').chain(rest.iter().copied()).collect();
+        succeeds(folder.path(), &arguments)
+    };
+    let shown = bench(table, &["--kernels", "--price", "3.6"]);
+    let text = stdout(&shown);
+    assert!(text.contains("price/10⁹") && text.contains("no kernel ran on a GPU"), "{text}");
+    assert!(text.contains(&format!(", by warpkov {}.", env!("CARGO_PKG_VERSION"))), "{text}");
+    let rows: Value = serde_json::from_slice(&bench(table, &["--kernels", "--json"]).stdout).unwrap();
+    let row = &rows["table"][0];
+    assert_eq!((&row["used"]["kernels"], &row["used"]["program"]), (&json!([]), &env!("CARGO_PKG_VERSION").into()));
+    assert_eq!(row["backups"].as_u64(), row["sweeps"].as_u64().map(|sweeps| sweeps * 4096));
+    for command in [
+        "bench hmm --case 4x3x5 --device emulated --runs 1 --operation forward",
+        "bench pomdp --suite backups --device cpu --size 4 --runs 1",
+        "bench pomdp --case tiger --device cpu --runs 1",
+    ] {
+        let rows: Value = serde_json::from_slice(&bench(command, &["--kernels", "--json"]).stdout).unwrap();
+        assert_eq!(rows[0]["used"]["kernels"], json!([]), "{command}");
+        let rows: Value = serde_json::from_slice(&bench(command, &["--json"]).stdout).unwrap();
+        assert!(rows[0]["used"].is_null(), "{command}");
+    }
+    for (command, message) in [
+        ("bench mdp --case G1 --device cpu --energy", "--energy needs a GPU"),
+        ("bench mdp --suite scaling --energy", "--energy belongs to --suite slip-grids or table-6.1"),
+        ("bench mdp --suite block-sizes --kernels", "--kernels belongs to"),
+        ("bench mdp --suite scaling --price 1", "--price belongs to"),
+        ("bench mdp --price 0", "--price"),
+    ] {
+        fails(folder.path(), &command.split(' ').collect::<Vec<_>>(), 2, &[message]);
+    }
 }
 
 #[test]

@@ -17,8 +17,11 @@ use warpkov_mdp::error::SolveError;
 use warpkov_mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov_mdp::solution::Run;
 use warpkov_mdp::solve::loops::run;
+use warpkov_mdp::solve::place::Placement;
 use warpkov_runtime::choose::DeviceChoice;
 use warpkov_runtime::gpu::energy;
+
+use crate::used::{Used, used};
 
 /// Options of a benchmark.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +42,8 @@ pub struct BenchOptions {
     pub runs: usize,
     /// Whether the energy of GPUs is measured, in more runs that take about three seconds.
     pub energy: bool,
+    /// Whether one more run is measured kernel by kernel.
+    pub kernels: bool,
 }
 
 impl BenchOptions {
@@ -117,6 +122,13 @@ impl Repeat {
                 backend.evaluate(0.0, sweeps).map(|_| ())
             }
         }
+    }
+
+    /// What a run uses of a GPU, if `options` ask for it.
+    fn used(&self, place: &Placement, options: &BenchOptions) -> Result<Option<Used>, SolveError> {
+        let once =
+            || Self { runs: 1, warm_up: false, timed_sweeps: 0, energy_of: None, ..*self }.measure(place.open()?.0);
+        used(options.kernels, once)
     }
 
     /// Measures a backend: a warm-up on GPUs, the runs, and the sweep timing.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use super::{BenchOptions, Repeat, Repeated};
+use crate::used::Used;
 use warpkov_common::choice::Choice;
 use warpkov_common::plot::panels::{Panel, Panels};
 use warpkov_mdp::backend::Attempt;
@@ -136,6 +137,11 @@ pub struct Measured {
     pub sweep_bytes: u64,
     /// Energy of the whole GPU per 10⁹ backups of a state, in joules; `None` unless it was measured.
     pub joules: Option<f64>,
+    /// Number of backups of a state in a run.
+    pub backups: u64,
+    /// The kernels and the memory of a run, if they were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<Used>,
     /// Certificate of V of the last run.
     pub certificate: Certificate,
 }
@@ -167,7 +173,7 @@ pub fn measure(
     let place = Placement::choose(mdp, &solve)?;
     let (backend, setup, _) = place.open()?;
     let Repeated { run, mut values, mut times, mut sweep_times, sweep_bytes, joules } = repeat.measure(backend)?;
-    let backups = run.sweeps() as f64 * f64::from(mdp.states());
+    let backups = run.sweeps() * u64::from(mdp.states());
     let median = |times: &mut Vec<Duration>| {
         times.sort_unstable();
         times[times.len() / 2]
@@ -190,7 +196,9 @@ pub fn measure(
         sweep_us: (timed_sweeps > 0)
             .then(|| 1e3 * super::milliseconds(median(&mut sweep_times)) / f64::from(timed_sweeps)),
         sweep_bytes,
-        joules: joules.map(|joules| 1e9 * joules / backups),
+        joules: joules.map(|joules| 1e9 * joules / backups as f64),
+        backups,
+        used: repeat.used(&place, options)?,
         certificate: match target {
             Target::Epsilon(_) => certify_centred(mdp, &mut values),
             Target::Theta(_) => certify(mdp, &values),

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::{BenchOptions, Repeat, Repeated, milliseconds};
+use crate::used::Used;
 use warpkov_common::plot::panels::{Panel, Panels};
 use warpkov_mdp::certificate::{Certificate, certify};
 use warpkov_mdp::error::SolveError;
@@ -142,6 +143,13 @@ pub struct Measured {
     pub speed_up: Option<SpeedUp>,
     /// Published speed-up.
     pub published: Option<SpeedUp>,
+    /// Number of backups of a state in a run.
+    pub backups: u64,
+    /// Energy of the whole GPU per 10⁹ backups of a state, in joules; `None` unless it was measured.
+    pub joules: Option<f64>,
+    /// The kernels and the memory of a run, if they were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<Used>,
     /// Certificate of V of the last run.
     pub certificate: Certificate,
 }
@@ -161,7 +169,9 @@ pub fn measure(
     let solve = options.solve(contender.method);
     let place = Placement::choose(mdp, &solve)?;
     let (backend, setup, _) = place.open()?;
-    let Repeated { run, values, times, .. } = Repeat::new(mdp.gamma(), &solve, &options).measure(backend)?;
+    let repeat = Repeat::new(mdp.gamma(), &solve, &options);
+    let Repeated { run, values, times, joules, .. } = repeat.measure(backend)?;
+    let backups = run.sweeps() * u64::from(mdp.states());
     let mut times: Vec<f64> = times.into_iter().map(milliseconds).collect();
     times.sort_unstable_by(f64::total_cmp);
     let kept = if times.len() > 2 { &times[1..times.len() - 1] } else { &times[..] };
@@ -182,6 +192,9 @@ pub fn measure(
         speed_up: baseline
             .map(|baseline| SpeedUp { convergence: baseline.milliseconds / mean, sweep: baseline.sweep_us / sweep_us }),
         published: contender.published(&domain),
+        backups,
+        joules: joules.map(|joules| 1e9 * joules / backups as f64),
+        used: repeat.used(&place, &options)?,
         certificate: certify(mdp, &values),
         domain,
     })

@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use warpkov_bench::hmm::figures::{self, Line, published};
-use warpkov_bench::hmm::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure};
+use warpkov_bench::hmm::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure, once};
+use warpkov_bench::{Used, used};
 use warpkov_common::choice::Choice;
 use warpkov_hmm::backends::device::{ForwardMethod, Scan};
 use warpkov_hmm::options::Precision;
 use warpkov_hmm::place::Error as HmmError;
 use warpkov_runtime::choose::{DeviceChoice, Place};
 
-use super::{Error, Outcome, factor, note, or_default, print_json};
+use super::{Error, Metering, Outcome, factor, measured_on, note, or_default, print_json, write_kernels};
 use crate::common::choice::choice;
 use crate::common::output::{draw_panels, plots};
 use crate::common::progress::Steps;
@@ -57,6 +58,8 @@ pub struct Arguments {
     /// Number of runs; times are medians.
     #[arg(long, value_name = "N", default_value_t = 51, value_parser = clap::value_parser!(u32).range(1..100_000))]
     runs: u32,
+    #[command(flatten)]
+    metering: Metering,
     /// Draw the times, and those of the figures, to this file, .svg or .png; may be repeated.
     #[arg(long, value_name = "FILE")]
     plot: Vec<PathBuf>,
@@ -84,6 +87,18 @@ struct Row {
     measured: Measured,
     #[serde(skip_serializing_if = "Option::is_none")]
     published: Option<Published>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used: Option<Used>,
+}
+
+impl Row {
+    /// The measurement in words.
+    fn name(&self) -> String {
+        let Measured { case: Case { states, sequences, steps }, operation, method, scan, precision, .. } =
+            &self.measured;
+        let by = by(*method, *scan);
+        format!("{states}x{sequences}x{steps}, {operation}, {by}, {precision}")
+    }
 }
 
 /// A line of a figure, and the hardware of its publication.
@@ -157,7 +172,10 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
                 steps.next();
                 let beside = suite == HmmSuite::Figures && precision == Precision::F64;
                 let line = beside.then(|| published(case, operation)).flatten();
-                let row = Row { measured, published: line.map(|line| Published { line, hardware: figures::HARDWARE }) };
+                let published = line.map(|line| Published { line, hardware: figures::HARDWARE });
+                let ran = arguments.metering.kernels && matches!(measured.times, Times::Measured { .. });
+                let used = used(ran, || once(&place, &work, operation, precision, scan, method))?;
+                let row = Row { measured, published, used };
                 if !arguments.json {
                     if all.is_empty() {
                         write_header(&mut out, suite)?;
@@ -174,7 +192,8 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
     if arguments.json {
         print_json(&all, out)?;
     } else {
-        writeln!(out, "\nMeasured on {}.", place.name())?;
+        write_kernels(&mut out, all.iter().map(|row| (row.name(), &row.used)))?;
+        writeln!(out, "\n{}", measured_on(&place.name()))?;
     }
     Ok(Outcome::Success)
 }
@@ -222,14 +241,19 @@ fn write_header(out: &mut impl Write, suite: HmmSuite) -> std::io::Result<()> {
     writeln!(out)
 }
 
-fn write_line(out: &mut impl Write, row: &Row) -> std::io::Result<()> {
-    let Measured { case: Case { states, sequences, steps }, operation, method, scan, precision, times, .. } =
-        &row.measured;
-    let by = match (method, scan) {
+/// How the recursion ran, in a word.
+fn by(method: ForwardMethod, scan: bool) -> &'static str {
+    match (method, scan) {
         (ForwardMethod::Slices, _) => "slices",
         (ForwardMethod::Fused, true) => "scan",
         (ForwardMethod::Fused, false) => "recursion",
-    };
+    }
+}
+
+fn write_line(out: &mut impl Write, row: &Row) -> std::io::Result<()> {
+    let Measured { case: Case { states, sequences, steps }, operation, method, scan, precision, times, .. } =
+        &row.measured;
+    let by = by(*method, *scan);
     write!(out, "{states:>6} {sequences:>9} {steps:>7}  {operation:<10} {by:<9} {precision:<4} ")?;
     let ours = match times {
         Times::Measured { milliseconds, least_milliseconds, growth_bytes, .. } => {

@@ -2,8 +2,10 @@
 
 use std::io::Write;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde::Serialize;
+use warpkov_bench::{Kernel, Used};
+use warpkov_runtime::gpu::{Usage, size};
 
 use super::common::ranks;
 use super::error::{Error, Outcome};
@@ -56,6 +58,54 @@ fn or_default<T: Copy>(chosen: &[T], default: &[T]) -> Vec<T> {
 fn factor(ratio: f64) -> String {
     let digits = if ratio.is_normal() { (1.0 - ratio.abs().log10().floor()).clamp(0.0, 9.0) } else { 0.0 };
     format!("{ratio:.0$}×", digits as usize)
+}
+
+/// Measurements beside the times.
+#[derive(Args, Clone, Copy)]
+#[group(skip)]
+struct Metering {
+    /// Also run once more with every kernel launched and timed by itself: launches and time of each kernel, and the most memory at one time.
+    #[arg(long)]
+    kernels: bool,
+}
+
+/// A measurement, and what one more run used, if that was asked for.
+#[derive(Serialize)]
+struct Metered<M> {
+    #[serde(flatten)]
+    measured: M,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used: Option<Used>,
+}
+
+/// Writes the kernels of each line that was measured so, under its name.
+fn write_kernels<'a>(
+    out: &mut impl Write,
+    lines: impl Iterator<Item = (String, &'a Option<Used>)>,
+) -> std::io::Result<()> {
+    let mut first = true;
+    for (name, used) in lines {
+        let Some(Used { kernels, peak_bytes, .. }) = used else { continue };
+        if std::mem::take(&mut first) {
+            writeln!(out, "\nOne run, with every kernel launched and timed by itself\n")?;
+            writeln!(out, "{:>10} {:>12} {:>10}  kernel", "launches", "ms", "µs each")?;
+        }
+        writeln!(out, "{name}: {} of GPU memory", size(*peak_bytes))?;
+        for Kernel { kernel, launches, milliseconds } in kernels {
+            let each = 1e3 * milliseconds / *launches as f64;
+            writeln!(out, "{launches:>10} {milliseconds:>12.3} {each:>10.2}  {kernel}")?;
+        }
+        if kernels.is_empty() {
+            writeln!(out, "{:>10}  no kernel ran on a GPU", 0)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where and by what the times were measured.
+fn measured_on(device: &str) -> String {
+    let driver = Usage::so_far().driver.map_or_else(String::new, |driver| format!(", driver {driver}"));
+    format!("Measured on {device}{driver}, by warpkov {}.", env!("CARGO_PKG_VERSION"))
 }
 
 /// Prints the measurements as JSON.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use warpkov_bench::pomdp::{BenchError, CASES, Rate, Run, Work, figures_of_rates, figures_of_runs, rate, solve_case};
+use warpkov_bench::used;
 use warpkov_common::plot::panels::Panels;
 use warpkov_pomdp::backends::device::Product;
 use warpkov_pomdp::generate::{self, Tag};
@@ -13,7 +14,7 @@ use warpkov_pomdp::options::{Expansion, Limits, Precision, SolveOptions};
 use warpkov_pomdp::report;
 use warpkov_runtime::choose::{DeviceChoice, Devices, Place};
 
-use super::{Error, Outcome, note, print_json};
+use super::{Error, Metered, Metering, Outcome, measured_on, note, print_json, write_kernels};
 use crate::common::choice::choice;
 use crate::common::number;
 use crate::common::output::{draw_panels, plots};
@@ -61,6 +62,8 @@ pub struct Arguments {
     /// Number of runs; times are medians.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..1000))]
     runs: u32,
+    #[command(flatten)]
+    metering: Metering,
     /// Draw the measurements to this file, .svg or .png; may be repeated.
     #[arg(long, value_name = "FILE")]
     plot: Vec<PathBuf>,
@@ -85,6 +88,9 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let devices = ranks.agree(ranks.devices(&arguments.device))?;
     let plots = ranks.agree(plots(&arguments.plot))?;
     let draw = |panels: Panels| draw_panels(&plots, &panels);
+    if arguments.metering.kernels && ranks.count(&devices) > 1 {
+        return ranks.agree(Err(Error::Usage("--kernels is for one device: --usage has all of a process".to_owned())));
+    }
     match arguments.suite {
         PomdpSuite::Runs => runs(&arguments, &ranks, &devices, out, draw),
         PomdpSuite::Backups => backups(&arguments, &ranks, &devices, out, draw),
@@ -112,20 +118,24 @@ fn runs(
         ..SolveOptions::default()
     };
     let steps = Steps::new(cases.len(), arguments.json || !ranks.is_first());
-    let mut all: Vec<Run> = Vec::new();
+    let mut all: Vec<Metered<Run>> = Vec::new();
     for case in cases {
         steps.say(case.name.to_owned());
         let mut case = *case;
         case.beliefs = arguments.beliefs.map_or(case.beliefs, |beliefs| beliefs as usize);
-        let run = ranks.run(devices, |comm, device| {
-            let options = SolveOptions { device, ..options };
-            solve_case(comm, &case, &options, arguments.runs as usize).map_err(|error| match error {
-                BenchError::Generate(error) => error.into(),
-                BenchError::File(error) => error.into(),
-                BenchError::Temporary(error) => Error::from(error),
-                BenchError::Solve(error) => error.into(),
+        let solve = |runs| {
+            ranks.run(devices, |comm, device| {
+                let options = SolveOptions { device, ..options };
+                solve_case(comm, &case, &options, runs).map_err(|error| match error {
+                    BenchError::Generate(error) => error.into(),
+                    BenchError::File(error) => error.into(),
+                    BenchError::Temporary(error) => Error::from(error),
+                    BenchError::Solve(error) => error.into(),
+                })
             })
-        })?;
+        };
+        let run = solve(arguments.runs as usize)?;
+        let used = used(arguments.metering.kernels, || solve(1))?;
         steps.next();
         if !arguments.json && ranks.is_first() {
             if all.is_empty() {
@@ -157,15 +167,17 @@ fn runs(
             )?;
             out.flush()?;
         }
-        all.push(run);
+        all.push(Metered { measured: run, used });
     }
     if ranks.is_first() {
-        draw(figures_of_runs(&all))?;
+        draw(figures_of_runs(all.iter().map(|line| &line.measured)))?;
     }
     if arguments.json && ranks.is_first() {
         print_json(&all, out)?;
+    } else if ranks.is_first() {
+        write_kernels(&mut out, all.iter().map(|line| (line.measured.case.to_owned(), &line.used)))?;
     }
-    let attained = |run: &Run| run.target.is_none_or(|target| run.lower >= target);
+    let attained = |line: &Metered<Run>| line.measured.target.is_none_or(|target| line.measured.lower >= target);
     Ok(if all.iter().all(attained) { Outcome::Success } else { Outcome::Negative })
 }
 
@@ -181,7 +193,7 @@ fn backups(
     let kernels = devices.iter().all(|device| device.runs_kernels());
     let dense = [Product::Dense { exact: false }, Product::Dense { exact: true }];
     let all_products = [Product::Sparse, dense[0], dense[1]];
-    let mut all: Vec<Rate> = Vec::new();
+    let mut all: Vec<Metered<Rate>> = Vec::new();
     for large in [false, true] {
         let (products, precisions): (&[_], &[_]) = match (kernels, large) {
             // The CPU has one product in one type, and the large model is for devices.
@@ -196,28 +208,34 @@ fn backups(
         };
         for &product in products {
             for &precision in precisions {
-                let rate = ranks.run(devices, |comm, device| {
-                    let (place, reason) = Place::open(device, None)?;
-                    if comm.rank() == 0 && all.is_empty() {
-                        note(reason);
-                    }
-                    Ok(rate(comm, &place, &work, product, precision, runs)?)
-                })?;
+                let measure = |runs| {
+                    ranks.run(devices, |comm, device| {
+                        let (place, reason) = Place::open(device, None)?;
+                        if comm.rank() == 0 && all.is_empty() {
+                            note(reason);
+                        }
+                        Ok(rate(comm, &place, &work, product, precision, runs)?)
+                    })
+                };
+                let measured = measure(runs)?;
+                let used = used(arguments.metering.kernels, || measure(0))?;
                 if !arguments.json && ranks.is_first() {
-                    write_rate(&mut out, &rate, all.is_empty())?;
+                    write_rate(&mut out, &measured, all.is_empty())?;
                 }
-                all.push(rate);
+                all.push(Metered { measured, used });
             }
         }
     }
     if ranks.is_first() {
-        draw(figures_of_rates(&all))?;
+        draw(figures_of_rates(all.iter().map(|line| &line.measured)))?;
     }
     match (ranks.is_first(), arguments.json, all.first()) {
         (true, true, _) => print_json(&all, out)?,
-        (true, false, Some(Rate { ranks: 1, device, .. })) => writeln!(out, "\nMeasured on {device}.")?,
-        (true, false, Some(Rate { ranks, device, .. })) => {
-            writeln!(out, "\nMeasured on {ranks} ranks, the first on {device}.")?;
+        (true, false, Some(Metered { measured: Rate { ranks, device, .. }, .. })) => {
+            let name = |rate: &Rate| format!("{} states, {}", rate.states, rate.product);
+            write_kernels(&mut out, all.iter().map(|line| (name(&line.measured), &line.used)))?;
+            let device = if *ranks > 1 { format!("{ranks} ranks, the first on {device}") } else { device.clone() };
+            writeln!(out, "\n{}", measured_on(&device))?;
         }
         _ => {}
     }

@@ -1,6 +1,6 @@
 //! Results: the file, the plot, and the printed report.
 
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -11,6 +11,7 @@ use warpkov_common::ranks::RankShare;
 use warpkov_common::report::{Report, Results};
 
 use super::file::{FileOrStd, extension, write_whole, writes};
+use super::ranks::usage_of;
 use crate::error::Error;
 
 /// Where the results go: to a file, to the standard output, or only into the report.
@@ -92,11 +93,26 @@ pub fn print(report: &impl Report, json: bool, out: impl Write) -> Result<(), Er
 pub fn print_short(report: &impl Report, json: bool, quiet: bool, out: impl Write) -> Result<(), Error> {
     let mut out = BufWriter::new(out);
     match report.guarantee() {
-        _ if json => report.write_json(&mut out)?,
+        _ if json => with_usage(&mut out, None, |out| report.write_json(out))?,
         Some(line) if quiet => writeln!(out, "{line}")?,
         _ => report.write_text(&mut out)?,
     }
     Ok(out.flush()?)
+}
+
+/// Lets `write` write a JSON object, with the use of GPUs as its last member if that is measured, and the energy of 10⁹ `backups`.
+pub fn with_usage(
+    out: &mut dyn Write,
+    backups: Option<u64>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let Some(usage) = usage_of(backups) else { return write(out) };
+    let mut object = Vec::new();
+    write(&mut object)?;
+    let end = object.iter().rposition(|&byte| byte == b'}').unwrap_or(object.len());
+    out.write_all(&object[..end])?;
+    let comma = if object[..end].ends_with(b"{") { "" } else { "," };
+    writeln!(out, "{comma}\"usage\":{usage}}}")
 }
 
 /// A plot to draw.

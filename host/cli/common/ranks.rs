@@ -7,7 +7,7 @@ use std::time::Duration;
 use std::{env, thread};
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use warpkov_common::report::write_object;
 use warpkov_mdp::io::{Store, write_blocks, write_npy_together};
 use warpkov_mdp::model::whole::Described;
@@ -44,8 +44,8 @@ pub struct Arguments {
     /// emulated, which then takes longer.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Write what the GPUs of this process did to this file (.json): launches and time of each kernel, peak memory, energy, and the versions of
-    /// driver and program. Every kernel is then launched and timed by itself, which takes longer.
+    /// Write what the GPUs of this process did to this file (.json), and with --json into the report: launches and time of each kernel, peak
+    /// memory, energy, and the versions of driver and program. Every kernel is then launched and timed by itself, which takes longer.
     #[arg(long, value_name = "FILE")]
     usage: Option<PathBuf>,
 }
@@ -87,15 +87,10 @@ impl Arguments {
     /// Writes what the kernels did, if it is asked for: a drawing, or the use of GPUs. Called at the end of the command.
     pub fn finish(&self) -> Result<(), Error> {
         if let Some(path) = self.usage.as_ref().filter(|_| writes()) {
-            let Usage { kernels, peak_bytes, joules, driver } = Usage::so_far();
-            let kernel = |kernel: &KernelUsage| json!({ "kernel": kernel.entry, "launches": kernel.launches, "seconds": kernel.time.as_secs_f64() });
-            let usage = json!({
-                "program": env!("CARGO_PKG_VERSION"),
-                "driver": driver,
-                "kernels": kernels.iter().map(kernel).collect::<Vec<_>>(),
-                "peak_bytes": peak_bytes,
-                "joules": joules,
-            });
+            let usage = usage();
+            if usage["kernels"] == json!([]) {
+                eprintln!("note: --usage: no kernel ran on a GPU");
+            }
             file::write_whole(path, |out| write_object(out, &usage))?;
         }
         let Some(path) = self.trace.as_ref().filter(|_| writes()) else { return Ok(()) };
@@ -106,6 +101,27 @@ impl Arguments {
         let profile = profile.with_registers(|entry| MODULES.registers(entry, 90));
         file::write_whole(path, |out| out.write_all(profile.svg().as_bytes()))
     }
+}
+
+/// What the GPUs of this process did.
+fn usage() -> Value {
+    let Usage { kernels, peak_bytes, joules, driver } = Usage::so_far();
+    let kernel = |kernel: &KernelUsage| json!({ "kernel": kernel.entry, "launches": kernel.launches, "seconds": kernel.time.as_secs_f64() });
+    json!({
+        "program": env!("CARGO_PKG_VERSION"),
+        "driver": driver,
+        "kernels": kernels.iter().map(kernel).collect::<Vec<_>>(),
+        "peak_bytes": peak_bytes,
+        "joules": joules,
+    })
+}
+
+/// [`usage`] for the report of a command, with the energy of 10⁹ of its backups; `None` without `--usage`.
+pub fn usage_of(backups: Option<u64>) -> Option<Value> {
+    let mut usage = Usage::is_measured().then(usage)?;
+    let joules = usage["joules"].as_f64().zip(backups).map(|(joules, backups)| 1e9 * joules / backups as f64);
+    usage["joules_per_1e9_backups"] = joules.into();
+    Some(usage)
 }
 
 /// Ends this process because another rank has failed. The main thread may wait for that rank on the GPU.

@@ -30,7 +30,7 @@ use crate::common::choice::{choice, format};
 use crate::common::file::{self, FileOrStd};
 use crate::common::interrupts::handle_interrupts;
 use crate::common::number;
-use crate::common::output::{Plots, Quiet};
+use crate::common::output::{Plots, Quiet, with_usage};
 use crate::common::progress::Progress;
 use crate::common::ranks::{self, Ranks};
 
@@ -540,7 +540,7 @@ impl Common {
             return out.flush();
         }
         if self.json {
-            report.write_json(&mut out, self.out.is_none())?;
+            with_usage(&mut out, report.backups(), |out| report.write_json(out, self.out.is_none()))?;
             return out.flush();
         }
         if self.quiet {

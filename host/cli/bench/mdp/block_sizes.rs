@@ -6,7 +6,7 @@ use warpkov_bench::mdp::block_sizes::{EXTENTS, SWEEPS, Sized, figures, measure_s
 use warpkov_mdp::generate::WetFloor;
 use warpkov_mdp::options::Precision;
 
-use super::{Arguments, Error, Outcome, or_default, print_json};
+use super::{Arguments, Error, Outcome, measured_on, or_default, print_json};
 use crate::common::output::{draw_panels, plots};
 use crate::common::progress::Steps;
 
@@ -46,8 +46,8 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
         (false, Some(Sized { measured, .. })) => {
             writeln!(
                 out,
-                "\nθ = {theta:e}, mean of {runs} runs without the best and the worst. Measured on {}.",
-                measured.device
+                "\nθ = {theta:e}, mean of {runs} runs without the best and the worst. {}",
+                measured_on(&measured.device)
             )?;
         }
         (false, None) => {}

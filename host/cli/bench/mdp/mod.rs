@@ -8,7 +8,7 @@ use warpkov_bench::mdp::BenchOptions;
 use warpkov_mdp::options::{Method, Precision, Storage};
 use warpkov_runtime::choose::{DeviceChoice, Devices};
 
-use super::{Error, Outcome, factor, or_default, print_json};
+use super::{Error, Metering, Outcome, factor, measured_on, or_default, print_json, write_kernels};
 use crate::common::choice::choice;
 use crate::common::number;
 use crate::common::ranks::Arguments as RankArguments;
@@ -71,9 +71,15 @@ pub struct Arguments {
     /// Runs per line [default: 5, with median times; 12 in table-6.1, with mean times without the best and the worst].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
     runs: Option<u32>,
-    /// Also measure the energy of the GPU by NVML, in joules per 10⁹ backups of a state: three seconds more for each line of slip-grids.
+    /// Also measure the energy of the GPU by NVML, in joules per 10⁹ backups of a state, in slip-grids and table-6.1: three seconds more for
+    /// each line.
     #[arg(long)]
     energy: bool,
+    /// Price of the machine per hour: the price of 10⁹ backups of a state is printed, too, in slip-grids and table-6.1.
+    #[arg(long, value_name = "PRICE", value_parser = number::positive)]
+    price: Option<f64>,
+    #[command(flatten)]
+    metering: Metering,
     /// Open walls that close cells off from the goal, in slip-grids: without, 56 of G5's 629146 cells have a way to it.
     #[arg(long)]
     connected: bool,
@@ -127,7 +133,14 @@ impl Arguments {
         let connected = connected.then_some(("--connected", "slip-grids"));
         let case = (!self.case.is_empty() && !has_cases)
             .then_some(("--case", "slip-grids, table-6.1, block-sizes or scaling"));
-        match foreign.or(method).or(case).or(plot).or(connected) {
+        let metered =
+            [("--energy", self.energy), ("--price", self.price.is_some()), ("--kernels", self.metering.kernels)];
+        let metered = metered.iter().find(|(_, given)| *given && !has_methods);
+        let metered = metered.map(|(name, _)| (*name, "slip-grids or table-6.1"));
+        if self.energy && !matches!(self.device(), DeviceChoice::Auto | DeviceChoice::Cuda(_)) {
+            return Err(Error::Usage("--energy needs a GPU: NVML tells of no other device".to_owned()));
+        }
+        match foreign.or(method).or(case).or(plot).or(connected).or(metered) {
             Some((name, suite)) => Err(Error::Usage(format!("{name} belongs to --suite {suite}"))),
             None => Ok(()),
         }
@@ -145,8 +158,8 @@ impl Arguments {
 
     /// Options of the measurement of one line.
     fn options(&self, device: DeviceChoice, precision: Precision, theta: f64, runs: usize) -> BenchOptions {
-        let Self { storage, no_skip, device_memory, energy, .. } = *self;
-        BenchOptions { device, precision, theta, storage, skip: !no_skip, device_memory, runs, energy }
+        let Self { storage, no_skip, device_memory, energy, metering: Metering { kernels }, .. } = *self;
+        BenchOptions { device, precision, theta, storage, skip: !no_skip, device_memory, runs, energy, kernels }
     }
 
     /// The device of a suite for one.
@@ -166,6 +179,20 @@ impl Arguments {
     pub fn ranks(&self) -> Option<&RankArguments> {
         (self.suite == MdpSuite::HugeGrid).then_some(&self.ranks)
     }
+}
+
+/// The heads of the columns of 10⁹ backups.
+fn of_backups_header(arguments: &Arguments) -> String {
+    let energy = if arguments.energy { "    J/10⁹" } else { "" };
+    let price = if arguments.price.is_some() { "  price/10⁹" } else { "" };
+    format!("{energy}{price}")
+}
+
+/// Energy and price of 10⁹ backups of a state, as far as they are asked for.
+fn of_backups(joules: Option<f64>, price: Option<f64>, milliseconds: f64, backups: u64) -> String {
+    let energy = joules.map_or_else(String::new, |joules| format!(" {joules:>8.2}"));
+    let price = price.map(|price| price * milliseconds / 3.6e6 * 1e9 / backups as f64);
+    energy + &price.map_or_else(String::new, |price| format!(" {price:>10.2e}"))
 }
 
 /// Measures the models of a suite, and prints each line when its measurement ends.

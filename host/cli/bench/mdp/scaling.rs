@@ -7,7 +7,7 @@ use warpkov_bench::mdp::plot::draw_scaling;
 use warpkov_bench::mdp::scaling::{Event, FAMILIES, Point, Scaling, ScalingError, ScalingOptions, measure};
 use warpkov_mdp::options::Precision;
 
-use super::{Arguments, Error, Outcome, number, print_json};
+use super::{Arguments, Error, Outcome, measured_on, number, print_json};
 use crate::common::output::plots;
 use crate::common::progress::Steps;
 
@@ -73,7 +73,7 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
     for note in &scaling.notes {
         writeln!(out, "left out: {note}")?;
     }
-    writeln!(out, "\nMeasured on {}.", scaling.device)?;
+    writeln!(out, "\n{}", measured_on(&scaling.device))?;
     Ok(Outcome::Success)
 }
 

@@ -6,7 +6,10 @@ use warpkov_bench::mdp::slip_grids::{CASES, Case, Measured, PublishedTime, figur
 use warpkov_mdp::options::{Method, Precision, Spmv};
 use warpkov_runtime::choose::DeviceChoice;
 
-use super::{Arguments, Error, Outcome, factor, or_default, print_json};
+use super::{
+    Arguments, Error, Outcome, factor, measured_on, of_backups, of_backups_header, or_default, print_json,
+    write_kernels,
+};
 use crate::common::output::{draw_panels, plots};
 use crate::common::progress::Steps;
 
@@ -43,9 +46,9 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
                 steps.next();
                 if !arguments.json {
                     if all.is_empty() {
-                        write_header(&mut out, width, theta, runs, arguments.energy)?;
+                        write_header(&mut out, width, theta, runs, &arguments)?;
                     }
-                    write_line(&mut out, width, &measured)?;
+                    write_line(&mut out, width, &measured, arguments.price)?;
                     out.flush()?;
                 }
                 all.push(measured);
@@ -60,12 +63,22 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
         let mut devices: Vec<_> = all.iter().map(|measured| measured.device.as_str()).collect();
         devices.sort_unstable();
         devices.dedup();
-        writeln!(out, "\nMeasured on {}.", devices.join(", "))?;
+        let name = |measured: &Measured| {
+            format!("{}, {}, {}", measured.case.name, measured.method.label(), measured.precision)
+        };
+        write_kernels(&mut out, all.iter().map(|measured| (name(measured), &measured.used)))?;
+        writeln!(out, "\n{}", measured_on(&devices.join(", ")))?;
     }
     Ok(Outcome::Success)
 }
 
-fn write_header(out: &mut impl Write, width: usize, theta: f64, runs: usize, energy: bool) -> std::io::Result<()> {
+fn write_header(
+    out: &mut impl Write,
+    width: usize,
+    theta: f64,
+    runs: usize,
+    arguments: &Arguments,
+) -> std::io::Result<()> {
     writeln!(
         out,
         "θ = {theta:e}, median of {runs} runs; `speed-up` is over serial here; `source` is the time in Aydin (2025), and its device\n",
@@ -86,11 +99,11 @@ fn write_header(out: &mut impl Write, width: usize, theta: f64, runs: usize, ene
         "certified",
         "source ms",
         "ratio",
-        if energy { "    J/10⁹" } else { "" }
+        of_backups_header(arguments)
     )
 }
 
-fn write_line(out: &mut impl Write, width: usize, measured: &Measured) -> std::io::Result<()> {
+fn write_line(out: &mut impl Write, width: usize, measured: &Measured, price: Option<f64>) -> std::io::Result<()> {
     let Measured {
         case,
         method,
@@ -102,6 +115,7 @@ fn write_line(out: &mut impl Write, width: usize, measured: &Measured) -> std::i
         sweep_us,
         sweep_bytes,
         joules,
+        backups,
         certificate,
         ..
     } = measured;
@@ -123,7 +137,7 @@ fn write_line(out: &mut impl Write, width: usize, measured: &Measured) -> std::i
         certificate.bound_text().unwrap_or_else(|| "none".to_owned()),
         source.map_or_else(String::new, |source| format!("{:.0} ({})", source.milliseconds, source.device)),
         source.map_or_else(String::new, |source| factor(source.milliseconds / milliseconds)),
-        joules.map_or_else(String::new, |joules| format!(" {joules:>8.2}")),
+        of_backups(*joules, price, *milliseconds, *backups),
     )
 }
 

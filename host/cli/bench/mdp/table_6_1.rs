@@ -12,7 +12,10 @@ use warpkov_mdp::generate::{TABLE_6_1, WetFloor};
 use warpkov_mdp::options::{Method, Precision};
 use warpkov_runtime::choose::DeviceChoice;
 
-use super::{Arguments, Error, Outcome, factor, or_default, print_json};
+use super::{
+    Arguments, Error, Outcome, factor, measured_on, of_backups, of_backups_header, or_default, print_json,
+    write_kernels,
+};
 use crate::common::output::{draw_panels, plots};
 use crate::common::progress::Steps;
 
@@ -71,9 +74,9 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
                 steps.next();
                 if !arguments.json {
                     if results.table.is_empty() {
-                        write_header(&mut out, &options(precision))?;
+                        write_header(&mut out, &options(precision), &arguments)?;
                     }
-                    write_line(&mut out, &measured)?;
+                    write_line(&mut out, &measured, arguments.price)?;
                     out.flush()?;
                 }
                 if baseline.is_none() && **contender == CONTENDERS[0] {
@@ -108,11 +111,14 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
     let mut devices: Vec<_> = results.table.iter().map(|measured| measured.device.as_str()).collect();
     devices.sort_unstable();
     devices.dedup();
-    writeln!(out, "\nMeasured on {}.", devices.join(", "))?;
+    let name =
+        |measured: &Measured| format!("{}, {}, {}", measured.domain, measured.contender.name, measured.precision);
+    write_kernels(&mut out, results.table.iter().map(|measured| (name(measured), &measured.used)))?;
+    writeln!(out, "\n{}", measured_on(&devices.join(", ")))?;
     Ok(Outcome::Success)
 }
 
-fn write_header(out: &mut impl Write, options: &BenchOptions) -> std::io::Result<()> {
+fn write_header(out: &mut impl Write, options: &BenchOptions, arguments: &Arguments) -> std::io::Result<()> {
     writeln!(
         out,
         "γ = 0.9, θ = {:e}, mean of {} runs without the best and the worst. Speed-ups are over `sequential`, to \
@@ -122,16 +128,26 @@ fn write_header(out: &mut impl Write, options: &BenchOptions) -> std::io::Result
     )?;
     writeln!(
         out,
-        "{:<15} {:>9} {:<15} {:<4} {:>10} {:>7} {:>10} {:>17} {:>15} {:>9}",
-        "domain", "cost", "method", "type", "time ms", "sweeps", "sweep µs", "speed-up", "source", "certified"
+        "{:<15} {:>9} {:<15} {:<4} {:>10} {:>7} {:>10} {:>17} {:>15} {:>9}{}",
+        "domain",
+        "cost",
+        "method",
+        "type",
+        "time ms",
+        "sweeps",
+        "sweep µs",
+        "speed-up",
+        "source",
+        "certified",
+        of_backups_header(arguments)
     )
 }
 
-fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> {
+fn write_line(out: &mut impl Write, measured: &Measured, price: Option<f64>) -> std::io::Result<()> {
     let Measured { domain, cost, contender, precision, sweeps, milliseconds, sweep_us, certificate, .. } = measured;
     writeln!(
         out,
-        "{:<15} {:>9} {:<15} {:<4} {:>10.3} {:>7} {:>10.2} {:>17} {:>15} {:>9}",
+        "{:<15} {:>9} {:<15} {:<4} {:>10.3} {:>7} {:>10.2} {:>17} {:>15} {:>9}{}",
         domain,
         cost,
         contender.name,
@@ -142,6 +158,7 @@ fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> 
         both(measured.speed_up),
         both(measured.published),
         certificate.bound_text().unwrap_or_else(|| "none".to_owned()),
+        of_backups(measured.joules, price, *milliseconds, measured.backups),
     )
 }
 

@@ -140,7 +140,7 @@ impl Gpu {
                 counters.set_8_async(0, &stream).map_err(from_cust("cuMemsetD8Async")).map(|()| counters)
             })?
         };
-        if usage::is_measured() {
+        if Usage::is_measured() {
             usage::opened(info::pci(context.device)?);
         }
         let core = Core {
@@ -518,7 +518,7 @@ impl Device for Gpu {
 
     fn capture(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Option<Graph>, CudaError> {
         // The launches of a graph have no times of their own.
-        if usage::is_measured() { Ok(None) } else { self.core.capture(work).map(Some) }
+        if Usage::is_measured() { Ok(None) } else { self.core.capture(work).map(Some) }
     }
 
     unsafe fn launch_graph(&self, graph: &Graph) -> Result<(), CudaError> {
@@ -544,7 +544,7 @@ impl Device for Gpu {
         // SAFETY: the caller's promise.
         let launch = || unsafe { core.launch(&call) };
         let timed = || core.enter().and_then(|()| core.measured.measure(call.entry, core.current(), launch));
-        core.told(if usage::is_measured() { timed() } else { launch() })
+        core.told(if Usage::is_measured() { timed() } else { launch() })
     }
 }
 

@@ -94,6 +94,45 @@ impl Usage {
         ON.store(true, Ordering::Relaxed);
     }
 
+    /// Whether launches are measured.
+    ///
+    /// ```
+    /// warpkov_cuda::Usage::measure();
+    /// assert!(warpkov_cuda::Usage::is_measured());
+    /// ```
+    #[must_use]
+    pub fn is_measured() -> bool {
+        ON.load(Ordering::Relaxed)
+    }
+
+    /// What `work` does on GPUs: every launch is timed by itself, and graphs are not recorded, so it takes longer. Graphs from before are
+    /// launched without being measured. The peak is that of all buffers, those from before included.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sum, usage) = warpkov_cuda::Usage::during(|| 1 + 1);
+    /// assert!(sum == 2 && usage.kernels.is_empty());
+    /// ```
+    pub fn during<R>(work: impl FnOnce() -> R) -> (R, Self) {
+        let before = Self::so_far();
+        let was_on = ON.swap(true, Ordering::Relaxed);
+        BYTES[1].store(BYTES[0].load(Ordering::Relaxed), Ordering::Relaxed);
+        let result = work();
+        ON.store(was_on, Ordering::Relaxed);
+        let after = Self::so_far();
+        BYTES[1].fetch_max(before.peak_bytes, Ordering::Relaxed);
+        let only = |kernel: &KernelUsage| {
+            let same = before.kernels.iter().find(|earlier| earlier.entry == kernel.entry);
+            let (launches, time) = same.map_or((0, Duration::ZERO), |same| (same.launches, same.time));
+            let (launches, time) = (kernel.launches - launches, kernel.time.saturating_sub(time));
+            (launches > 0).then_some(KernelUsage { launches, time, ..kernel.clone() })
+        };
+        let mut kernels: Vec<_> = after.kernels.iter().filter_map(only).collect();
+        kernels.sort_by_key(|kernel| Reverse(kernel.time));
+        let joules = after.joules.map(|joules| joules - before.joules.unwrap_or(0.0));
+        (result, Self { kernels, joules, ..after })
+    }
+
     /// What was measured so far.
     ///
     /// # Examples
@@ -131,11 +170,6 @@ impl Usage {
 pub fn energy(ordinal: u32) -> Option<f64> {
     let pci = info::cuda_device(ordinal).and_then(info::pci).ok()?;
     millijoules(&pci).map(|millijoules| millijoules as f64 * 1e-3)
-}
-
-/// Whether launches are measured.
-pub(super) fn is_measured() -> bool {
-    ON.load(Ordering::Relaxed)
 }
 
 /// Notes that the GPU at this address has been opened.
