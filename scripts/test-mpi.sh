@@ -135,13 +135,13 @@ started() {
     done
 }
 
-# Kills one of two ranks of a long solve. All must end, soon and without success: killed RANK COMMAND...
+# Kills one of two ranks of a long solve, this many seconds after its start. All must end, soon and without success:
+# killed RANK SECONDS COMMAND...
 killed() {
-    local rank=$1 many=$folder/ranks/killed code=0 job process='' start
-    shift
+    local rank=$1 delay=$2 many=$folder/ranks/killed code=0 job process='' start
+    shift 2
     started "$rank" "$patience" "$@"
-    # Open MPI needs a second to start.
-    sleep 1.5
+    sleep "$delay"
     start=$SECONDS
     if [[ -z $process ]] || ! kill -KILL "$process"; then
         head -n 20 "$many.stderr" >&2
@@ -154,7 +154,7 @@ killed() {
         fail "exit code $code $((SECONDS - start)) s after rank $rank was killed: warpkov $*"
     fi
     [[ -z $(processes) ]] || fail "ranks are left after rank $rank was killed: warpkov $*"
-    echo "$launcher_name, 2 ranks: exit code $code after rank $rank was killed"
+    echo "$launcher_name, 2 ranks: exit code $code after rank $rank was killed, $delay s after its start"
 }
 
 # Waits until no process but these is left of the test's warpkov, at most the time limit of `halted` and two seconds, with a second for
@@ -264,6 +264,12 @@ exchanges() {
 8,13 rank 1 sent more than the expected 8 bytes
 END
     echo "$launcher_name, 2 ranks: messages of right and wrong lengths"
+    local start=$SECONDS code=0
+    found=$(timeout --kill-after 5 60 "${launcher[@]}" -n 2 "$(dirname "$WARPKOV")/examples/exchange" late </dev/null 2>/dev/null) || code=$?
+    if ((code == 0 || SECONDS - start > 15)) || ! grep -qE "rank 0 waited .*rank 1" <<<"$found"; then
+        fail "exit code $code after $((SECONDS - start)) s before the end of MPI: found $found"
+    fi
+    echo "$launcher_name, 2 ranks: an error where a rank does not come to the end of MPI"
 }
 
 hmm() {
@@ -290,7 +296,13 @@ hmm() {
     refused hmm train "$files/bad.json" "$files/data.txt"
     differ json hmm score "$files/start.json" "$files/data.txt" -- hmm score "$files/truth.json" "$files/data.txt"
     differ txt hmm score "$files/truth.json" "$files/two.txt" -- hmm score "$files/truth.json" "$files/data.txt"
-    killed 0 hmm train "$files/large-start.json" "$files/large.txt" --iterations 1000000 --tolerance 0
+    extension=json
+    differ txt hmm train "$files/start.json" "$files/two.txt" -- hmm train "$files/start.json" "$files/data.txt"
+    differ --pseudocount hmm train "$files/start.json" "$files/data.txt" -- \
+        hmm train "$files/start.json" "$files/data.txt" --pseudocount 2
+    extension=
+    # Open MPI needs a second to start.
+    killed 0 1.5 hmm train "$files/large-start.json" "$files/large.txt" --iterations 1000000 --tolerance 0
 }
 
 pomdp() {
@@ -311,7 +323,10 @@ pomdp() {
     "$WARPKOV" pomdp solve "$files/hallway.json" --quiet --device cpu --iterations 40 --checkpoint "$files/stale/kept" >/dev/null 2>&1 || true
     extension=alpha differ kept pomdp solve "$files/hallway.json" --resume "$files/kept" --checkpoint "$files/kept" -- \
         pomdp solve "$files/hallway.json" --resume "$files/stale/kept" --checkpoint "$files/stale/kept"
-    killed 1 pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
+    extension=alpha differ --gap pomdp solve "$files/hallway.json" --gap 1 -- pomdp solve "$files/hallway.json" --gap 1e-4
+    # In the start of MPI, and after it.
+    killed 1 0.03 pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
+    killed 1 1.5 pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
     halted 1 0 pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
     halted 0 2.5 pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
     absent pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
@@ -374,7 +389,7 @@ mdp() {
     generated mdp generate garnet --states 3000 --ragged --power-law
     resumed 1 mdp solve "$files/long.safetensors" --method values --precision f64 --no-skip
     for rank in 0 1; do
-        killed "$rank" mdp solve "$files/large.safetensors" --criterion total --goal finished
+        killed "$rank" 1.5 mdp solve "$files/large.safetensors" --criterion total --goal finished
     done
 }
 

@@ -311,7 +311,7 @@ impl Summary for Report<'_> {
     }
 
     fn backups(&self) -> Option<u64> {
-        Some(self.solution.run.sweeps() * u64::from(self.solution.size.states))
+        Some(self.solution.run.sweeps() * self.solution.size.states)
     }
 
     fn write_summary(&self, out: &mut dyn Write) -> io::Result<()> {

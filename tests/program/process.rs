@@ -264,13 +264,34 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 #[test]
 fn a_checkpoint_is_written_on_request() {
     let folder = tempfile::tempdir().unwrap();
-    let (grid, checkpoint) = (slow_grid(folder.path(), "1000"), folder.path().join("checkpoint"));
+    let grid = slow_grid(folder.path(), "1000");
+    for command in [
+        "pomdp generate hallway --out hallway.json",
+        "hmm generate random --states 40 --symbols 9 --out start.json",
+        "hmm sample start.json --sequences 300 --length 60 --out data.txt",
+    ] {
+        let arguments: Vec<_> = command.split(' ').collect();
+        assert!(warpkov(&arguments).current_dir(&folder).output().unwrap().status.success(), "{command}");
+    }
+    let solve = format!("mdp solve {grid} --device cpu --method values --epsilon 1e-9");
+    for run in [
+        solve.as_str(),
+        "pomdp solve hallway.json --device cpu --gap 1e-9 --time 600",
+        "hmm train start.json data.txt --device cpu --iterations 1000000 --tolerance 0",
+    ] {
+        writes_checkpoints_on_request(folder.path(), run);
+    }
+}
+
+fn writes_checkpoints_on_request(folder: &Path, run: &str) {
+    let checkpoint = folder.join("checkpoint");
     let script = "trap '' HUP; exec \"$@\"";
-    let solve = ["mdp", "solve", &grid, "--device", "cpu", "--method", "values", "--epsilon", "1e-9", "--checkpoint"];
     let mut child = Command::new("sh")
         .args(["-c", script, "sh", env!("CARGO_BIN_EXE_warpkov")])
-        .args(solve)
+        .args(run.split(' '))
+        .arg("--checkpoint")
         .arg(&checkpoint)
+        .current_dir(folder)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -283,14 +304,15 @@ fn a_checkpoint_is_written_on_request() {
     for _ in 0..2 {
         send("-HUP");
         send("-USR1");
-        until("a checkpoint", || checkpoint.exists());
-        assert!(child.try_wait().unwrap().is_none(), "the run goes on");
+        until(run, || checkpoint.exists());
+        assert!(child.try_wait().unwrap().is_none(), "the run goes on: {run}");
         fs::remove_file(&checkpoint).unwrap();
     }
     send("-TERM");
     until("the end", || child.try_wait().unwrap().is_some());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(checkpoint.exists());
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{run}");
+    assert!(checkpoint.exists(), "{run}");
+    fs::remove_file(&checkpoint).unwrap();
 }
 
 /// Ctrl-C while a model is read ends the command with a message. So does a file that is cut while it is mapped.
@@ -302,6 +324,18 @@ fn reading_is_interrupted_with_a_message() {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     };
     let mut child = start(&["mdp", "info", "-"]);
+    until("a handler", || handles(child.id(), SIGINT));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    until("the end", || child.try_wait().unwrap().is_some());
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(130) && errors.contains("interrupted"), "{errors}");
+
+    // A file, too, which takes a second to read.
+    let path = folder.path().join("large.csv");
+    let lines = (0..2_000_000).map(|state| format!("{state},go,{state},1,0\n"));
+    fs::write(&path, "state,action,next,probability,reward\n".to_owned() + &lines.collect::<String>()).unwrap();
+    let mut child = start(&["mdp", "info", &path.display().to_string()]);
     until("a handler", || handles(child.id(), SIGINT));
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     until("the end", || child.try_wait().unwrap().is_some());

@@ -81,19 +81,21 @@ pub fn options(comm: &dyn Communicator) -> Result<(), Error> {
     let own = serde_json::to_vec(&STARTED.get().map(|(started, _)| started)).map_err(io::Error::from)?;
     let all: Vec<Started> =
         comm.all_gather(&own)?.iter().map(|bytes| serde_json::from_slice(bytes).unwrap_or_default()).collect();
+    difference(&all).map_or(Ok(()), differ)
+}
+
+/// What differs first between what rank 0 and another rank were started with.
+fn difference(all: &[Started]) -> Option<String> {
     let names = all.iter().flat_map(Started::keys);
     // The version and the command explain all other differences.
     let named = |name: &String| !name.starts_with("the ");
     let mut names: Vec<_> = names.collect();
     names.sort_by_key(|name| (named(name), *name));
-    for name in names {
+    names.into_iter().find_map(|name| {
         let of = |rank: usize| all[rank].get(name).map_or("not given", |value| value);
-        if let Some(rank) = (1..all.len()).find(|&rank| of(rank) != of(0)) {
-            let (first, other) = (of(0), of(rank));
-            return differ(format!("{name}: {first} on rank 0, {other} on rank {rank}"));
-        }
-    }
-    Ok(())
+        let rank = (1..all.len()).find(|&rank| of(rank) != of(0))?;
+        Some(format!("{name}: {} on rank 0, {} on rank {rank}", of(0), of(rank)))
+    })
 }
 
 /// Checks that the files which this process was started with, or has read so far, have the same contents on all ranks.
@@ -231,5 +233,24 @@ mod tests {
         assert_eq!(own, again);
         assert_eq!(own.0 == other.0, own.1 == other.1);
         assert!(!other.1.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_explains_other_differences() {
+        let started = |version: &str, gamma: Option<&str>| {
+            let version = ("the version".to_owned(), version.to_owned());
+            let gamma = gamma.map(|gamma| ("--gamma".to_owned(), gamma.to_owned()));
+            [Some(version), gamma].into_iter().flatten().collect::<Started>()
+        };
+        let all = [started("1.0.0", Some("0.9")), started("1.0.0", Some("0.9")), started("1.0.1", None)];
+        assert_eq!(difference(&all).as_deref(), Some("the version: 1.0.0 on rank 0, 1.0.1 on rank 2"));
+        let all = [started("1.0.0", None), started("1.0.0", Some("0.9"))];
+        assert_eq!(difference(&all).as_deref(), Some("--gamma: not given on rank 0, 0.9 on rank 1"));
+        assert_eq!(difference(&all[..1]), None);
     }
 }

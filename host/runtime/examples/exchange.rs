@@ -1,10 +1,10 @@
-//! Two ranks exchange messages of the length that the other expects, and of other lengths. `scripts/test-mpi.sh` runs it and
-//! reads what the first rank prints.
+//! Two ranks exchange messages of the length that the other expects, and of other lengths; with `late`, rank 1 does not come to the end
+//! of MPI in time. `scripts/test-mpi.sh` runs it and reads what the first rank prints.
 
 use std::time::Duration;
 
 use warpkov_runtime::comm::launch::Launch;
-use warpkov_runtime::comm::{Communicator, Error, World, finalize};
+use warpkov_runtime::comm::{Communicator, Error, World, abort, finalize};
 
 /// Bytes that the first rank expects.
 const EXPECTED: usize = 8;
@@ -28,11 +28,22 @@ fn exchange(comm: &dyn Communicator, lengths: &[usize]) -> Result<Vec<Vec<u8>>, 
 
 fn main() -> Result<(), Error> {
     let lengths: Vec<usize> = std::env::args().skip(1).map(|length| length.parse().unwrap_or_default()).collect();
-    let world = World::join(Launch::of_environment().as_ref(), Duration::from_secs(20), |error| {
-        eprintln!("{error}");
+    let late = std::env::args().nth(1).is_some_and(|word| word == "late");
+    let limit = Duration::from_secs(if late { 3 } else { 20 });
+    let world = World::join(Launch::of_environment().as_ref(), limit, |error| {
+        println!("{error}");
         std::process::exit(3)
     })?;
     let comm = world.comm();
+    if late {
+        if comm.rank() == 1 {
+            std::thread::sleep(Duration::from_secs(60));
+        }
+        return finalize().inspect_err(|error| {
+            println!("{error}");
+            abort(3);
+        });
+    }
     match exchange(comm, &lengths) {
         Ok(found) if comm.rank() == 0 => println!("{found:?}"),
         Ok(_) => {}

@@ -343,14 +343,17 @@ fn compact_policies_keep_the_value_of_the_start() {
     assert!(2 * counts[0] < counts[1], "{counts:?}");
 }
 
-/// The policy for Hallway2 has no more vectors than its value needs, and earns at least its bound.
+/// The policies for Hallway2 and Tiger-grid have no more vectors than their values need, and earn at least their bounds.
 #[test]
-fn policies_for_hallway2_are_compact() {
-    let model = Maze::hallway2().generate().unwrap();
-    let solution = solve(&model, &options(1e-3, 30));
-    assert!(solution.vectors.len() <= 250 && 4 * solution.vectors.len() < solution.found, "{}", solution.vectors.len());
-    assert_eq!(solution.vectors.len(), solution.end().vectors);
-    is_attained(&model, &solution, 200, "hallway2");
+fn policies_for_mazes_are_compact() {
+    for (name, maze, most) in [("hallway2", Maze::hallway2(), 250), ("tiger-grid", Maze::tiger_grid(), 100)] {
+        let model = maze.generate().unwrap();
+        let solution = solve(&model, &options(1e-3, 30));
+        let kept = solution.vectors.len();
+        assert!(kept <= most && 4 * kept < solution.found, "{name}: {kept} of {}", solution.found);
+        assert_eq!(kept, solution.end().vectors, "{name}");
+        is_attained(&model, &solution, 200, name);
+    }
 }
 
 /// If QMDP is interrupted, the remaining states get an upper bound, from the largest value of all states.
