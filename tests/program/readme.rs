@@ -235,6 +235,35 @@ fn commands_for_the_sources_succeed() {
     assert!(commands >= 50, "{commands}");
 }
 
+/// The tests that the page names exist.
+#[test]
+fn tests_for_the_sources_exist() {
+    const PAGE: &str = include_str!("../../book/reference/sources.md");
+
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources: String =
+        ["tests", "host", "toolchain", "learn"].iter().flat_map(|folder| rust_files(&root.join(folder))).collect();
+    let names = PAGE.split("test: `").skip(1).filter_map(|rest| rest.split('`').next());
+    let mut found = 0;
+    for name in names {
+        let is_there = [format!("fn {name}("), format!("\"{name}\""), format!("\"{name}::")];
+        assert!(is_there.iter().any(|form| sources.contains(form)), "no test is called {name}");
+        found += 1;
+    }
+    assert!(found >= 15, "{found}");
+}
+
+/// The texts of the Rust files in a folder and those below it.
+fn rust_files(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let texts = entries.filter(|path| !path.ends_with("target")).flat_map(|path| match path.extension() {
+        _ if path.is_dir() => rust_files(&path),
+        Some(extension) if extension == "rs" => vec![fs::read_to_string(&path).unwrap()],
+        _ => Vec::new(),
+    });
+    texts.collect()
+}
+
 /// What the page runs on a cluster, the command line understands.
 #[test]
 fn commands_for_clusters_are_understood() {

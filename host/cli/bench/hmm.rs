@@ -296,7 +296,7 @@ mod tests {
         let measured = Measured { case, operation, method, scan: false, precision: Precision::F64, device, times };
         let line = published(case, Operation::Forward);
         let published = line.map(|line| Published { line, hardware: figures::HARDWARE });
-        let mut row = Row { measured, published };
+        let mut row = Row { measured, published, used: None };
         let mut out = Vec::new();
         write_header(&mut out, HmmSuite::Figures).unwrap();
         write_line(&mut out, &row).unwrap();

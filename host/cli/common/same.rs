@@ -219,23 +219,6 @@ fn hash(path: &Path, part: u64, parts: u64) -> io::Result<Hash> {
     Ok(sum)
 }
 
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    /// Copies on two file systems of a node are two files, whatever their numbers and times.
-    #[test]
-    fn the_place_of_a_file_is_its_device() {
-        let place = |folder: &str| {
-            let file = tempfile::NamedTempFile::new_in(folder).unwrap();
-            let about = file.as_file().metadata().unwrap();
-            (std::os::unix::fs::MetadataExt::dev(&about), super::place(file.as_file(), &about).unwrap())
-        };
-        let [own, again, other] = [".", ".", "/dev/shm"].map(place);
-        assert_eq!(own, again);
-        assert_eq!(own.0 == other.0, own.1 == other.1);
-        assert!(!other.1.is_empty());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,5 +235,20 @@ mod tests {
         let all = [started("1.0.0", None), started("1.0.0", Some("0.9"))];
         assert_eq!(difference(&all).as_deref(), Some("--gamma: not given on rank 0, 0.9 on rank 1"));
         assert_eq!(difference(&all[..1]), None);
+    }
+
+    /// Copies on two file systems of a node are two files, whatever their numbers and times.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_place_of_a_file_is_its_device() {
+        let placed = |folder: &str| {
+            let file = tempfile::NamedTempFile::new_in(folder).unwrap();
+            let about = file.as_file().metadata().unwrap();
+            (std::os::unix::fs::MetadataExt::dev(&about), place(file.as_file(), &about).unwrap())
+        };
+        let [own, again, other] = [".", ".", "/dev/shm"].map(placed);
+        assert_eq!(own, again);
+        assert_eq!(own.0 == other.0, own.1 == other.1);
+        assert!(!other.1.is_empty());
     }
 }

@@ -119,6 +119,11 @@ impl Panel {
     }
 }
 
+/// The contender in the name of a line, before its type or source.
+fn contender(name: &str) -> &str {
+    name.split([',', '(']).next().unwrap_or(name).trim_end()
+}
+
 /// How the lines of a contender look.
 struct Style<'a> {
     name: &'a str,
@@ -144,16 +149,21 @@ impl Panels {
         encode(self, format)
     }
 
-    /// Thick lines in one order of colours, and thin ones of publications in the same.
+    /// Thick lines in the order of colours. The first thin line of a publication for a contender has its colour, others the next ones.
     fn styles(&self) -> Vec<Style<'_>> {
         let mut styles: Vec<Style> = Vec::new();
-        let mut used = [0, 0];
-        for line in self.panels.iter().flat_map(|panel| &panel.series) {
-            if styles.iter().all(|style| style.name != line.name) {
-                let next = &mut used[usize::from(line.published)];
-                let colour = COLOURS[*next % COLOURS.len()];
-                *next += 1;
-                styles.push(Style { name: &line.name, colour, width: if line.published { 1 } else { 3 } });
+        let mut next = COLOURS.iter().copied().cycle();
+        let (thick, thin) = (3, 1);
+        for width in [thick, thin] {
+            for line in self.panels.iter().flat_map(|panel| &panel.series) {
+                if line.published != (width == thin) || styles.iter().any(|style| style.name == line.name) {
+                    continue;
+                }
+                let same = |style: &&Style| contender(style.name) == contender(&line.name);
+                let first = line.published && !styles.iter().any(|style| style.width == thin && same(&style));
+                let ours = styles.iter().find(same).filter(|_| first).map(|style| style.colour);
+                let colour = ours.or_else(|| next.next()).unwrap_or(INK);
+                styles.push(Style { name: &line.name, colour, width });
             }
         }
         styles
@@ -194,6 +204,27 @@ mod tests {
         assert_eq!(panel.cases, ["small", "large"]);
         assert_eq!(panel.series[0].values, [2.0, 20.0]);
         assert!(panel.series[1].values[0].is_nan() && panel.series[1].published);
+    }
+
+    #[test]
+    fn publications_have_the_colours_of_their_contenders() {
+        let mut panel = Panel::new("ms", true);
+        for (name, published) in [
+            ("plain (2025)", true),
+            ("serial, f32", false),
+            ("plain, f32", false),
+            ("plain, L4 (2025)", true),
+            ("serial (2025)", true),
+        ] {
+            panel.add(name, published, "case", 1.0);
+        }
+        let panels = Panels { title: String::new(), panels: vec![panel] };
+        let styles = panels.styles();
+        let colour = |name: &str| styles.iter().find(|style| style.name == name).unwrap().colour;
+        assert_eq!((colour("plain (2025)"), colour("serial (2025)")), (colour("plain, f32"), colour("serial, f32")));
+        assert!(
+            styles.iter().all(|style| style.name == "plain, L4 (2025)" || style.colour != colour("plain, L4 (2025)"))
+        );
     }
 
     #[test]

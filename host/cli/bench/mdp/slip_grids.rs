@@ -5,6 +5,7 @@ use std::io::Write;
 use warpkov_bench::mdp::slip_grids::{CASES, Case, Measured, PublishedTime, figures, measure};
 use warpkov_mdp::options::{Method, Precision, Spmv};
 use warpkov_runtime::choose::DeviceChoice;
+use warpkov_runtime::sparse::Cusparse;
 
 use super::{
     Arguments, Error, Outcome, factor, measured_on, of_backups, of_backups_header, or_default, print_json,
@@ -15,10 +16,14 @@ use crate::common::progress::Steps;
 
 /// Measures grid by grid and method by method, and prints each line when its measurement ends.
 pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let methods: &[Method] = if arguments.on_gpu() {
-        &[Method::Plain, Method::Projected(Spmv::Own), Method::Values]
-    } else {
-        &[Method::Serial, Method::Parallel, Method::Values]
+    // The products of cuSPARSE are the source's contender, where that library is.
+    let with_cusparse = arguments.device() != DeviceChoice::Emulated && Cusparse::is_available();
+    let methods: &[Method] = match (arguments.on_gpu(), with_cusparse) {
+        (true, true) => {
+            &[Method::Plain, Method::Projected(Spmv::Own), Method::Projected(Spmv::Cusparse), Method::Values]
+        }
+        (true, false) => &[Method::Plain, Method::Projected(Spmv::Own), Method::Values],
+        (false, _) => &[Method::Serial, Method::Parallel, Method::Values],
     };
     let named = |name: &str| CASES.iter().find(|case| case.name.eq_ignore_ascii_case(name)).copied();
     let cases = arguments.cases(&CASES, named, "G1 to G6")?;
@@ -81,7 +86,8 @@ fn write_header(
 ) -> std::io::Result<()> {
     writeln!(
         out,
-        "θ = {theta:e}, median of {runs} runs; `speed-up` is over serial here; `source` is the time in Aydin (2025), and its device\n",
+        "θ = {theta:e}, median of {runs} run{}; `speed-up` is over serial here; `source` is the time in Aydin (2025), and its device\n",
+        if runs == 1 { "" } else { "s" }
     )?;
     writeln!(
         out,
