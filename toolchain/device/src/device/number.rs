@@ -153,6 +153,10 @@ pub trait Offset: Word + Named + PartialOrd + Add<Output = Self> + AddAssign {
 /// In a kernel that is generic over the type, `x.ln()` is the function of this trait. If the type is known, write
 /// `Real::ln(x)`: on the host, `x.ln()` is the function of `std`, whose last bit may differ.
 ///
+/// Methods of `std` that this trait lacks, such as `powi`, `floor`, `mul_add`, `sin_cos` and `tan`, do not compile for the GPU, though they do
+/// for the host. Write `Real::fma(x, y, z)` for `x.mul_add(y, z)`, `Real::pow(x, y)` for `x.powf(y)`, products for `x.powi(3)`, and
+/// `(Real::sin(x), Real::cos(x))` for `x.sin_cos()`. Those of `core` work on both: `abs`, `max`, `min`, `clamp`, `copysign`, `signum`, `recip`.
+///
 /// ```
 /// use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 /// use warpkov_device::emulator::Emulator;
