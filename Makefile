@@ -1,6 +1,6 @@
 # Every target is a script in scripts/, or one line.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo book dist wheel test test-python test-slurm test-metis bench ptx-report gpu-bundle audit
+.PHONY: help setup demo book dist wheel package test test-python test-slurm test-metis bench ptx-report gpu-bundle audit
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -19,6 +19,9 @@ dist: setup ## pack the program for machines without Rust, into target/dist
 
 wheel: setup ## build the wheel of the Python package, into target/wheel/dist
 	@scripts/wheel.sh
+
+package: setup ## pack all crates for a registry, and compile each package from the others
+	@scripts/package.sh
 
 test: setup ## everything that CI checks; needs no GPU
 	@scripts/test.sh

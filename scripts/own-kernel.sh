@@ -59,6 +59,8 @@ for ptx in "$target"/ptx/mine/sm_*.ptx; do
 done
 
 # Published crates: the packages that cargo makes, beside their dependencies, take the registry's place.
+# `make package` verifies them, which compiles all dependencies and kernels again, far longer than this script runs. `make test` also runs before a
+# commit, so changed files are allowed.
 cd "$root"
 cargo package --workspace --exclude warpkov-python --exclude warpkov-capi --exclude warpkov-models --no-verify --allow-dirty --quiet
 libraries=()

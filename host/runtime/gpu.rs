@@ -61,6 +61,18 @@ mod tests {
         assert_eq!(MODULES.registers("no_such_kernel", 90), None);
     }
 
+    #[test]
+    fn launch_bounds_are_in_the_ptx() {
+        for baseline in MODULES.baselines {
+            for entry in baseline.entries {
+                let text = baseline.text(entry).expect("it is whole");
+                let bounded = text.contains(")\n.maxntid 256\n.minnctapersm 2\n{");
+                assert_eq!(bounded, entry.name == "library_bounds", "{}", entry.name);
+                assert!(bounded || !text.contains(".maxntid"), "{}", entry.name);
+            }
+        }
+    }
+
     /// Each kernel is embedded as a module of its own.
     #[test]
     fn every_kernel_of_this_build_stands_alone() {

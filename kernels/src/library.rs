@@ -460,3 +460,14 @@ pub fn library_grid(grid: GridGroup, n: u32, rounds: u32, x: GlobalMut<u32>, y: 
         grid.sync();
     }
 }
+
+/// x + 1 of each element, in blocks that the launch bounds limit.
+///
+/// - *Thread mapping*: a grid-stride loop.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out`.
+#[kernel(safe, bounds(threads = 256, blocks = 2))]
+pub fn library_bounds<'n>(n: Len<'n>, x: In<'n, u32>, out: Out<'n, u32>) {
+    for i in n.elements() {
+        out.set(&i, x.get(&i) + 1);
+    }
+}

@@ -22,6 +22,7 @@ pub fn add(suite: &mut Suite) {
     suite.add("library_warps", warps);
     suite.add("library_blocks", blocks);
     suite.add("library_barriers", barriers);
+    suite.add("library_bounds", bounds);
     suite.add("library_elements", elements);
     suite.add("library_messages::f32", messages::<f32>);
     suite.add("library_messages::f64", messages::<f64>);
@@ -102,6 +103,19 @@ fn math<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
         .flat_map(|(&x, &y)| functions.into_iter().map(move |function| function(x)).chain([Real::pow(x, y)]).map(bits));
     let found: Vec<u64> = device.to_vec(&out)?.into_iter().map(bits).collect();
     same("functions", &found, &expected.collect::<Vec<_>>())
+}
+
+/// A block beyond the launch bounds is refused before the launch, on every device.
+fn bounds(device: &AnyDevice, scale: usize) -> Outcome {
+    let n = 300 * scale;
+    let x: Vec<u32> = (0..n as u32).collect();
+    let (dx, mut out) = (device.upload(&x)?, device.zeros(n)?);
+    let refused = library::library_bounds(device, Shape::cover(n as u64, 512), n as u32, &dx, &mut out);
+    let Err(DeviceError::Unmet(unmet)) = refused else { return Err("a block of 512 threads was launched".into()) };
+    let expected = "kernel library_bounds cannot be launched: it requires shape.block <= 256, and shape.block is 512";
+    same("refusal", &[unmet.to_string()], &[expected.to_owned()])?;
+    library::library_bounds(device, Shape::cover(n as u64, 256), n as u32, &dx, &mut out)?;
+    same("x + 1", &device.to_vec(&out)?, &x.iter().map(|x| x + 1).collect::<Vec<_>>())
 }
 
 fn segments<T: Word + Named + std::fmt::Debug>(device: &AnyDevice, scale: usize) -> Outcome {

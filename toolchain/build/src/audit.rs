@@ -263,7 +263,7 @@ fn is_kernel(attribute: &syn::Attribute) -> bool {
 enum Argument {
     /// The values of one generic parameter: `T = [f32, f64]`.
     Values(Vec<String>),
-    /// `requires(…)` or `block = …`.
+    /// `requires(…)`, `bounds(…)` or `block = …`.
     Contract,
     /// `safe`.
     Safe,

@@ -139,7 +139,8 @@ fn compile(
         .ok_or_else(|| format!("cargo reports no output of the kernels for sm_{name}"))?;
     let device = find(&|artifact| artifact.is_library() && artifact.target.name == "warpkov_device")
         .ok_or("the kernels' crate does not depend on warpkov-device")?;
-    let text = ptx::align_tensor_maps(&ptx::link(&assembly(kernels)?, &assembly(device)?)?);
+    let text = ptx::link(&assembly(kernels)?, &assembly(device)?)?;
+    let text = ptx::launch_bounds(&ptx::align_tensor_maps(&text));
     let sources =
         artifacts.iter().filter(|artifact| artifact.manifest_path != root.generated).filter_map(Artifact::source);
     Ok(Output { text, sources: sources.collect() })

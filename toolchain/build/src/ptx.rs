@@ -279,6 +279,27 @@ pub fn align_tensor_maps(text: &str) -> String {
     text.split_inclusive('\n').map(line).collect()
 }
 
+/// The module with the launch bounds of its kernels as directives before their bodies. `#[kernel(bounds(…))]` leaves them in a comment of the
+/// body, because rustc has no attribute for them.
+#[must_use]
+pub fn launch_bounds(text: &str) -> String {
+    let mut bounded = String::with_capacity(text.len());
+    // The place of the opening brace of the last kernel's or function's body.
+    let mut body = 0;
+    for line in text.split_inclusive('\n') {
+        if let Some(bounds) = line.trim().strip_prefix("// launch bounds: ") {
+            let directives = bounds.replace(" .", "\n.");
+            bounded.insert_str(body, &format!("{directives}\n"));
+            continue;
+        }
+        if line.starts_with('{') {
+            body = bounded.len();
+        }
+        bounded.push_str(line);
+    }
+    bounded
+}
+
 /// The size of a parameter in bytes: 8 for `.param .u64 .ptr .align 1 name`, 12 for `.param .b8 name[12]`.
 fn size(line: &str) -> Option<usize> {
     let mut words = line.split_whitespace().skip(1);

@@ -108,6 +108,28 @@ fn refuses_variables_that_kernels_share() {
 }
 
 #[test]
+fn launch_bounds_become_directives() {
+    let mark = "\t// begin inline asm\n\t// launch bounds: .maxntid 256 .minnctapersm 2\n\t// end inline asm\n\tret;";
+    let text = [module("", mark), ".visible .entry l()\n{\n\tret;\n}\n".to_owned()].concat();
+    let bounded = ptx::launch_bounds(&text);
+    assert!(bounded.contains("k_param_1\n)\n.maxntid 256\n.minnctapersm 2\n{\n"), "{bounded}");
+    assert!(
+        bounded.ends_with(".visible .entry l()\n{\n\tret;\n}\n") && !bounded.contains("launch bounds"),
+        "{bounded}"
+    );
+    // The audit reads such a kernel as others, and its own module keeps the directives.
+    assert_eq!(faults(&bounded, &["k", "l"]), [""; 0]);
+    let parsed = ptx::parse(&bounded).expect("the module is read");
+    assert_eq!(parsed.entries[0].params, [8, 4]);
+    assert!(
+        parsed.alone(&parsed.entries[0]).contains(".minnctapersm 2")
+            && !parsed.alone(&parsed.entries[1]).contains(".maxntid")
+    );
+    let plain = module("", "ret;");
+    assert_eq!(ptx::launch_bounds(&plain), plain);
+}
+
+#[test]
 fn reads_assembler_versions() {
     let about = "ptxas: NVIDIA (R) Ptx optimizing assembler\nCopyright (c) 2005-2025 NVIDIA Corporation\n\
                  Cuda compilation tools, release 12.9, V12.9.86\nBuild cuda_12.9.r12.9/compiler.36037853_0\n";

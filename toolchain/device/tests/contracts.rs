@@ -106,6 +106,32 @@ fn a_refusal_names_the_requirement_and_the_numbers() {
     }
 }
 
+#[kernel(T = [f32, f64], bounds(threads = 96, blocks = 3), requires(x.len() >= shape.threads))]
+fn bounded<T: Real>(x: GlobalMut<T>) {
+    let i = thread::index_1d() as usize;
+    x.set(i, x.get(i) + T::ONE);
+}
+
+#[test]
+fn a_block_beyond_the_launch_bounds_is_refused() {
+    let device = Emulator::default();
+    let mut x = device.zeros::<f64>(128).unwrap();
+    // SAFETY: the contract compares the length.
+    unsafe { bounded(&device, Shape::new(1, 96), &mut x) }.unwrap();
+    for block in [128.into(), Dim3 { x: 32, y: 4, z: 1 }] {
+        // SAFETY: as above.
+        let refused = unsafe { bounded(&device, Shape::new(1, block), &mut x) };
+        let Err(EmulatorError::Unmet(unmet)) = refused else { panic!("the block is too large: {refused:?}") };
+        assert_eq!(unmet.sides[0], ("shape.block".to_owned(), 128));
+        assert_eq!(
+            unmet.to_string(),
+            "kernel bounded cannot be launched: it requires shape.block <= 96, and shape.block is 128"
+        );
+    }
+    let counts = device.to_vec(&x).unwrap();
+    assert_eq!((counts[95], counts[96]), (1.0, 0.0));
+}
+
 /// The bytes of shared memory for so many numbers.
 const fn shared(numbers: u32) -> u32 {
     4 * numbers

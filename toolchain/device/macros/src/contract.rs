@@ -5,7 +5,9 @@ use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{BinOp, Error, Expr, ExprBinary, ExprIf, ExprMethodCall, ExprUnary, Ident, Result, Stmt, Token, UnOp};
+use syn::{
+    BinOp, Error, Expr, ExprBinary, ExprIf, ExprMethodCall, ExprUnary, Ident, LitInt, Result, Stmt, Token, UnOp,
+};
 
 /// The requirements as a list in Markdown.
 pub fn list(requirements: &[Requirement]) -> String {
@@ -90,6 +92,12 @@ impl Requirement {
     /// `shape.block == value`.
     pub fn block(value: &Expr) -> Self {
         let required = Required::Comparison(syn::parse_quote! { shape.block == #value });
+        Self { conditions: Vec::new(), required }
+    }
+
+    /// `shape.block <= most`.
+    pub fn block_at_most(most: &LitInt) -> Self {
+        let required = Required::Comparison(syn::parse_quote! { shape.block <= #most });
         Self { conditions: Vec::new(), required }
     }
 

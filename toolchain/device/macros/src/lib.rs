@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod bounds;
 mod contract;
 mod copy;
 mod parameter;
@@ -17,6 +18,7 @@ use syn::{
     Signature, Token, Type, bracketed, parse_macro_input,
 };
 
+use bounds::Bounds;
 use contract::Requirement;
 use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 
@@ -38,6 +40,9 @@ use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 /// `next_multiple_of`, `next_power_of_two`, `max` and `min`, and calls of functions that return an integer, whose arguments are
 /// Rust expressions.
 /// `if condition { x.len() >= n; y.len() >= n }` requires something of some launches only; a condition has comparisons and constants.
+///
+/// `bounds(threads = 256, blocks = 2)` are launch bounds: the assembler gives a thread so few registers that two blocks of 256 threads are
+/// resident on a multiprocessor at a time. `blocks` may be left out. The contract then has `shape.block <= 256`.
 ///
 /// `cluster = 4` groups each four blocks in x to a cluster: see [`cluster`](../device/cluster/index.html). Such a kernel, and one with
 /// `sm = 90`, is compiled for GPUs of compute capability 9.0 and newer only; one with `sm = "90a"` for 9.0 and no other. Its launch on
@@ -73,6 +78,27 @@ use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 /// // SAFETY: as above.
 /// let error = unsafe { axpy(&device, Shape::cover(3, 32), 3, 3.0, &x, &mut y) }.unwrap_err();
 /// assert_eq!(error.to_string(), "kernel axpy cannot be launched: it requires x.len() >= n, and x.len() is 2, n is 3");
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
+///
+/// With launch bounds, which a block of 512 threads exceeds:
+///
+/// ```
+/// use warpkov_device::device::prelude::*;
+/// use warpkov_device::device::safe::PerThread;
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// #[kernel(safe, bounds(threads = 256, blocks = 2))]
+/// fn indices(out: PerThread<u32>) {
+///     out.set(thread::thread_idx_x());
+/// }
+///
+/// let device = Emulator::default();
+/// let mut out = device.zeros(512)?;
+/// indices(&device, Shape::new(2, 256), &mut out)?;
+/// let error = indices(&device, Shape::new(1, 512), &mut out).unwrap_err();
+/// assert_eq!(error.to_string(), "kernel indices cannot be launched: it requires shape.block <= 256, and shape.block is 512");
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
 /// ```
 #[proc_macro_attribute]
@@ -264,6 +290,7 @@ struct Attribute {
     cluster: u32,
     /// The GPUs that run it.
     sm: Generation,
+    bounds: Option<Bounds>,
 }
 
 /// The GPUs that run a kernel, by their compute capability.
@@ -281,10 +308,16 @@ enum Generation {
 impl Parse for Attribute {
     fn parse(input: ParseStream) -> Result<Self> {
         let mut attribute = Self { cluster: 1, ..Self::default() };
+        let mut block = None;
         while !input.is_empty() {
             let name: Ident = input.parse()?;
             match name.to_string().as_str() {
                 "safe" => attribute.safe = true,
+                "bounds" => {
+                    let bounds = Bounds::parse(input, &name, attribute.bounds.is_some())?;
+                    attribute.contract.push(bounds.requirement());
+                    attribute.bounds = Some(bounds);
+                }
                 "requires" => attribute.contract.extend(contract::parse(input)?),
                 "cluster" => {
                     input.parse::<Token![=]>()?;
@@ -310,7 +343,9 @@ impl Parse for Attribute {
                 }
                 "block" => {
                     input.parse::<Token![=]>()?;
-                    attribute.contract.push(Requirement::block(&input.parse()?));
+                    let threads = input.parse()?;
+                    attribute.contract.push(Requirement::block(&threads));
+                    block = Some(threads);
                 }
                 _ => {
                     input.parse::<Token![=]>()?;
@@ -323,6 +358,9 @@ impl Parse for Attribute {
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }
+        }
+        if let (Some(bounds), Some(block)) = (&attribute.bounds, &block) {
+            bounds.check_block(block)?;
         }
         Ok(attribute)
     }
@@ -343,10 +381,12 @@ struct Kernel<'a> {
     safe: bool,
     cluster: u32,
     sm: Generation,
+    bounds: Option<Bounds>,
 }
 
 impl<'a> Kernel<'a> {
-    fn new(Attribute { lists, mut contract, safe, cluster, sm }: Attribute, signature: &'a Signature) -> Result<Self> {
+    fn new(attribute: Attribute, signature: &'a Signature) -> Result<Self> {
+        let Attribute { lists, mut contract, safe, cluster, sm, bounds } = attribute;
         if !matches!(signature.output, ReturnType::Default) {
             return Err(Error::new(signature.output.span(), "a kernel has no return value"));
         }
@@ -388,7 +428,7 @@ impl<'a> Kernel<'a> {
         if let Some(grid) = grid.filter(|_| cluster > 1) {
             return Err(Error::new(grid.ty.span(), "the grid of a kernel with clusters has no barrier"));
         }
-        Ok(Self { signature, parameters, instances, contract, safe, cluster, sm })
+        Ok(Self { signature, parameters, instances, contract, safe, cluster, sm, bounds })
     }
 
     /// The condition that a baseline has the kernel's entry points: those for 9.0 alone have a baseline of their own.
@@ -432,6 +472,7 @@ impl<'a> Kernel<'a> {
             })
             .collect();
         let (lifetimes, only): (Vec<_>, _) = (self.signature.generics.lifetimes().collect(), self.only());
+        let bounds = self.bounds.as_ref().map(Bounds::mark);
         let entries = self.instances.iter().map(|instance| {
             let export = self.entry(instance);
             let aliases = self.aliases(instance);
@@ -447,6 +488,7 @@ impl<'a> Kernel<'a> {
                     unsafe extern "ptx-kernel" fn entry<#(#lifetimes),*>(#(#flat),*) {
                         // SAFETY: the caller of the launcher promises that all addresses are valid.
                         unsafe {
+                            #bounds
                             #ident::<#(#instance),*>(
                                 #(<#types as ::warpkov_device::device::Parameter>::from_abi(#values)),*
                             )

@@ -153,6 +153,10 @@ pub trait Offset: Word + Named + PartialOrd + Add<Output = Self> + AddAssign {
 /// In a kernel that is generic over the type, `x.ln()` is the function of this trait. If the type is known, write
 /// `Real::ln(x)`: on the host, `x.ln()` is the function of `std`, whose last bit may differ.
 ///
+/// Methods of `std` that this trait lacks, such as `powi`, `floor`, `mul_add`, `sin_cos` and `tan`, do not compile for the GPU, though they do
+/// for the host. Write `Real::fma(x, y, z)` for `x.mul_add(y, z)`, `Real::pow(x, y)` for `x.powf(y)`, products for `x.powi(3)`, and
+/// `(Real::sin(x), Real::cos(x))` for `x.sin_cos()`. Those of `core` work on both: `abs`, `max`, `min`, `clamp`, `copysign`, `signum`, `recip`.
+///
 /// ```
 /// use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 /// use warpkov_device::emulator::Emulator;
@@ -307,7 +311,7 @@ pub trait Real:
     /// assert!((Real::tanh(0.5_f64) - 0.46211715726000975).abs() < 1e-15);
     /// ```
     fn tanh(self) -> Self;
-    /// xʸ to within 1 ulp. Special cases are those of `pow` in C and of `powf` in Rust: 1 for y = 0 and for x = 1, NaN for
+    /// xʸ to within 1 ulp in f32 and 2 ulp in f64. Special cases are those of `pow` in C and of `powf` in Rust: 1 for y = 0 and for x = 1, NaN for
     /// x < 0 unless y is an integer.
     ///
     /// ```
@@ -317,7 +321,7 @@ pub trait Real:
     /// assert_eq!(Real::pow(-2.0_f64, 3.0), -8.0);
     /// ```
     fn pow(self, y: Self) -> Self;
-    /// erf x = 2/√π ∫₀ˣ exp(−t²) dt to within 1 ulp.
+    /// erf x = 2/√π ∫₀ˣ exp(−t²) dt to within 1 ulp in f32 and 2 ulp in f64.
     ///
     /// ```
     /// use warpkov_device::device::Real;
