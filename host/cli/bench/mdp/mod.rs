@@ -137,11 +137,11 @@ impl Arguments {
             [("--energy", self.energy), ("--price", self.price.is_some()), ("--kernels", self.metering.kernels)];
         let metered = metered.iter().find(|(_, given)| *given && !has_methods);
         let metered = metered.map(|(name, _)| (*name, "slip-grids or table-6.1"));
-        if self.energy && !matches!(self.device(), DeviceChoice::Auto | DeviceChoice::Cuda(_)) {
-            return Err(Error::Usage("--energy needs a GPU: NVML tells of no other device".to_owned()));
-        }
         match foreign.or(method).or(case).or(plot).or(connected).or(metered) {
             Some((name, suite)) => Err(Error::Usage(format!("{name} belongs to --suite {suite}"))),
+            None if self.energy && (self.device() == DeviceChoice::Emulated || !self.on_gpu()) => {
+                Err(Error::Usage("--energy needs a GPU: NVML tells of no other device".to_owned()))
+            }
             None => Ok(()),
         }
     }
