@@ -286,7 +286,7 @@ fn table_5_3<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome
             let mut tested = which.backend::<T, O>(device, &model)?;
             policy_iteration(tested.as_mut(), 1e-5, &limits, to_the_end)?;
             let got = Solved { policy: tested.policy()?, values: tested.values()?, ..Solved::default() };
-            let comparison = compare(&got, &expected, Tolerance::default());
+            let comparison = compare(&got, &expected, Tolerance::default(), None)?;
             if !comparison.agree {
                 return Err(format!("{side} × {side}, {which:?}: {comparison:?}").into());
             }
