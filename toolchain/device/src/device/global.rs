@@ -125,11 +125,8 @@ impl Extent {
         let place = self.place(index);
         let threads = emulated::current().block().shape;
         let threads = threads.grid.count() * threads.block.count();
-        let own = super::thread::index_1d();
-        let hint = if threads > len as u64 && own == index as u64 {
+        let hint = if threads > len as u64 {
             format!("the launch has {threads} threads and `{}` {len} elements: is `if i < n` missing?", self.name)
-        } else if threads > len as u64 {
-            format!("`thread::index_1d()` is {own}, and this access has another index: does a comparison bound it?")
         } else {
             format!("do the bounds of the loop, or the length of `{}`, fit?", self.name)
         };
