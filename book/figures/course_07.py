@@ -21,15 +21,19 @@ def figures(folder):
     picture.text(10, 235, "sums")
     picture.write(folder / "07-steps.svg")
 
-    picture = Picture(480, 150, "Tile 6 looks back over two aggregates to a prefix")
+    picture = Picture(480, 184, "Tile 6 looks back over two aggregates to a prefix")
     names = ["P", "P", "P", "P", "A", "A", "?", "A"]
     colours = [GREEN] * 4 + [ORANGE] * 2 + [BLUE, GREY]
+    left, pitch, width, top, bottom = 16, 57, 48, 30, 64
     for tile, (name, colour) in enumerate(zip(names, colours)):
-        x = 16 + 57 * tile
-        picture.text(x + 24, 22, f"tile {tile}", "middle", 12)
-        picture.box(x, 30, 48, 34, name, colour)
-    for tile, y in ((5, 84), (4, 94), (3, 104)):
-        picture.arrow(16 + 57 * 6 + 24, 65, 16 + 57 * tile + 24, 66 + (6 - tile) * 8)
-    picture.text(16, 118, "P: the prefix is released   A: only the aggregate", size=12)
-    picture.text(16, 138, "before(6) = aggregate(5) + aggregate(4) + prefix(3)", size=12)
+        x = left + pitch * tile
+        picture.text(x + width / 2, 22, f"tile {tile}", "middle", 13)
+        picture.box(x, top, width, bottom - top, name, colour)
+    # Each arrow has a level of its own below the tiles, so that none crosses another.
+    for back in (1, 2, 3):
+        start, target = left + pitch * 6 + 12 * back, left + pitch * (6 - back) + width / 2
+        level = bottom + 18 * back
+        picture.route((start, bottom), (start, level), (target, level), (target, bottom + 2))
+    picture.text(16, 150, "P: the prefix is released   A: only the aggregate", size=13)
+    picture.text(16, 172, "before(6) = aggregate(5) + aggregate(4) + prefix(3)", size=13)
     picture.write(folder / "07-look-back.svg")

@@ -20,10 +20,10 @@ def intensity(part):
     return 2 * N**3 / (32 * sectors)
 
 
-def figures(folder):
-    """Writes the pictures of the chapter."""
-    picture = Picture(480, 330, "The roofline model of the H200 and the rungs of the matrix product")
-    left, top, right, bottom = 52, 20, 456, 262
+def roofline(path):
+    """The roofs of the H200, and a line up to its roof for each part."""
+    picture = Picture(480, 380, "The roofline model of the H200 and the rungs of the matrix product")
+    left, top, right, bottom = 60, 30, 464, 272
 
     def x(flop_per_byte):
         return round(left + (right - left) * (log10(flop_per_byte) + 1) / 4, 1)
@@ -31,50 +31,61 @@ def figures(folder):
     def y(tera_flop):
         return round(bottom - (bottom - top) * (log10(tera_flop) + 1) / 4, 1)
 
-    def line(x1, y1, x2, y2, colour=INK, width=2):
-        picture.parts.append(
-            f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" stroke-width="{width}"/>'
-        )
-
     for power in range(-1, 4):
-        line(x(10**power), top, x(10**power), bottom, GREY, 1)
-        line(left, y(10**power), right, y(10**power), GREY, 1)
-        picture.text(x(10**power), bottom + 18, f"{10.0**power:g}", "middle", 12)
-        picture.text(left - 6, y(10**power) + 4, f"{10.0**power:g}", "end", 12)
-    line(x(0.1), y(0.1 * BANDWIDTH), x(TF32 / BANDWIDTH), y(TF32))
-    line(x(FP32 / BANDWIDTH), y(FP32), right, y(FP32))
-    line(x(TF32 / BANDWIDTH), y(TF32), right, y(TF32))
-    picture.text(right, y(FP32) - 6, "FP32", "end", 12)
-    picture.text(right, y(TF32) - 6, "TF32", "end", 12)
-    picture.text(x(0.12), y(1.6), "4.8 TB/s", size=12)
+        picture.line(x(10**power), top, x(10**power), bottom, GREY, 1)
+        picture.line(left, y(10**power), right, y(10**power), GREY, 1)
+        picture.text(x(10**power), bottom + 36, f"{10.0**power:g}", "middle" if power < 3 else "end", 13)
+        picture.text(left - 8, y(10**power) + 4, f"{10.0**power:g}", "end", 13)
+    picture.line(x(0.1), y(0.1 * BANDWIDTH), x(TF32 / BANDWIDTH), y(TF32))
+    picture.line(x(FP32 / BANDWIDTH), y(FP32), right, y(FP32))
+    picture.line(x(TF32 / BANDWIDTH), y(TF32), right, y(TF32))
+    # Below their lines: no line of the grid is there.
+    picture.text(right - 6, y(FP32) + 17, "FP32", "end", 13)
+    picture.text(right - 6, y(TF32) + 17, "TF32", "end", 13)
+    picture.text(left + 4, 184, "4.8 TB/s", size=13)
     rungs = {}
     for part in range(1, 6):
         rungs.setdefault(round(intensity(part), 2), []).append(part)
     for (value, parts), colour in zip(rungs.items(), (RED, ORANGE, BLUE, GREEN)):
         roof = min(BANDWIDTH * value, TF32 if 5 in parts else FP32)
-        line(x(value), bottom, x(value), y(roof), colour, 3)
-        picture.parts.append(
-            f'<circle cx="{x(value)}" cy="{y(roof)}" r="5" fill="{colour}" stroke="{INK}"/>'
-        )
-        label = " and ".join(map(str, parts))
-        picture.text(x(value) - 5, bottom - 8, label, "end", 12)
-    picture.text((left + right) / 2, bottom + 38, "FLOP per byte of loads (numbers at the lines: parts)", "middle", 12)
-    picture.text(left, 14, "TFLOP/s at most", size=12)
-    picture.text(6, 322, "Peaks: NVIDIA's data sheet of the H200. Intensities: counts of the emulator.", size=12)
-    picture.write(folder / "08-roofline.svg")
+        picture.line(x(value), bottom, x(value), y(roof), colour, 3)
+        picture.parts.append(f'<circle cx="{x(value)}" cy="{y(roof)}" r="5" fill="{colour}" stroke="{INK}"/>')
+        picture.text(x(value), bottom + 17, ", ".join(map(str, parts)), "middle", 13)
+    picture.text(left - 8, bottom + 17, "part", "end", 13)
+    picture.text((left + right) / 2, bottom + 57, "FLOP per byte of loads", "middle", 13)
+    picture.text(8, 17, "TFLOP/s at most", size=13)
+    picture.text(8, 352, "Peaks: NVIDIA's data sheet of the H200.", size=13)
+    picture.text(8, 371, "Intensities: counts of the emulator.", size=13)
+    picture.write(path)
 
-    picture = Picture(480, 210, "A tile of C needs a band of A and a band of B, in steps along k")
-    picture.box(40, 90, 150, 90, "", GREY)
-    picture.box(40, 115, 150, 40, "", BLUE)
-    picture.box(90, 115, 30, 40, "A", ORANGE)
-    picture.box(230, 10, 150, 60, "", GREY)
-    picture.box(280, 10, 50, 60, "", BLUE)
-    picture.box(280, 25, 50, 20, "B", ORANGE, 12)
-    picture.box(230, 90, 150, 90, "", GREY)
-    picture.box(280, 115, 50, 40, "C", GREEN)
-    picture.arrow(90, 105, 150, 105)
-    picture.text(110, 102, "k", "middle", 12)
-    picture.arrow(270, 20, 270, 66)
-    picture.text(260, 46, "k", "middle", 12)
-    picture.text(40, 200, "orange: tiles of one step, in shared memory   green: sums of a block", size=12)
-    picture.write(folder / "08-tiles.svg")
+
+def tiles(path):
+    """The bands of A and of B that a tile of C needs: B is above C and A is beside it, so that rows and columns are in line."""
+    picture = Picture(480, 366, "A tile of C needs a band of A and a band of B, in steps along k")
+    size, tile, step = 110, 30, 22
+    (a, c), (above, beside) = (120, 260), (34, 170)
+    # The tile of C, from the matrix's corner.
+    across, down = 40, 35
+    picture.box(a, beside, size, size)
+    picture.box(a, beside + down, size, tile, "", BLUE)
+    picture.box(a + 40, beside + down, step, tile, "A", ORANGE, 13)
+    picture.box(c, above, size, size)
+    picture.box(c + across, above, tile, size, "", BLUE)
+    picture.box(c + across, above + 40, tile, step, "B", ORANGE, 13)
+    picture.box(c, beside, size, size)
+    picture.box(c + across, beside + down, tile, tile, "C", GREEN, 13)
+    picture.arrow(a, beside - 12, a + size, beside - 12)
+    picture.text(a - 8, beside - 8, "k", "end", 13)
+    picture.arrow(c - 12, above, c - 12, above + size)
+    picture.text(c - 12, above - 8, "k", "middle", 13)
+    legend = ((ORANGE, "tiles of one step, in shared memory"), (BLUE, "bands of a block"), (GREEN, "sums of a block"))
+    for line, (colour, text) in enumerate(legend):
+        picture.box(40, 298 + 22 * line, 14, 14, "", colour)
+        picture.text(64, 310 + 22 * line, text, size=13)
+    picture.write(path)
+
+
+def figures(folder):
+    """Writes the pictures of the chapter."""
+    roofline(folder / "08-roofline.svg")
+    tiles(folder / "08-tiles.svg")

@@ -43,6 +43,19 @@ class Picture:
             f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{INK}" stroke-width="1.2" marker-end="url(#tip)"/>'
         )
 
+    def line(self, x1, y1, x2, y2, colour=INK, width=2):
+        """A line without a tip."""
+        self.parts.append(
+            f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" stroke-width="{width}"/>'
+        )
+
+    def route(self, *points):
+        """An arrow with corners."""
+        path = " ".join(f"{x},{y}" for x, y in points)
+        self.parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{INK}" stroke-width="1.2" marker-end="url(#tip)"/>'
+        )
+
     def write(self, path):
         """Writes the picture."""
         with open(path, "w", encoding="utf-8") as file:

@@ -1,6 +1,7 @@
 //! The program as a whole, and what the repository says of it.
 
 mod architecture;
+mod course;
 mod features;
 mod figures;
 mod learn;
