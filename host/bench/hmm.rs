@@ -12,7 +12,7 @@ use warpkov_device::launch::Device;
 use warpkov_common::choice::choice;
 use warpkov_hmm::backend::Recursions;
 use warpkov_hmm::backends::cpu;
-use warpkov_hmm::backends::device::{Batch, ForwardMethod, Limits, Scan};
+use warpkov_hmm::backends::device::{Batch, ForwardMethod, Limits, OverPaths, Scan};
 use warpkov_hmm::generate::{Error, Kind, Uniform};
 use warpkov_hmm::model::Hmm;
 use warpkov_hmm::options::{Options, Precision};
@@ -160,7 +160,7 @@ pub fn measure(
     method: ForwardMethod,
     runs: usize,
 ) -> Result<Measured, BenchError> {
-    let limits = limits(place, work, precision, scan, method);
+    let limits = limits(place, work, operation, precision, scan, method);
     let chunks = limits.chunks;
     let times = match precision {
         Precision::F64 => time::<f64>(place, work, operation, limits, runs),
@@ -198,16 +198,24 @@ pub fn once(
         device.synchronize()
     }
     let Place::Device(device) = place else { return Ok(()) };
-    let limits = limits(place, work, precision, scan, method);
+    let limits = limits(place, work, operation, precision, scan, method);
     Ok(match precision {
         Precision::F64 => once::<f64>(device, work, operation, limits),
         Precision::F32 | Precision::Tf32 => once::<f32>(device, work, operation, limits),
     }?)
 }
 
-fn limits(place: &Place, work: &Work, precision: Precision, scan: Scan, method: ForwardMethod) -> Limits {
+fn limits(
+    place: &Place,
+    work: &Work,
+    operation: Operation,
+    precision: Precision,
+    scan: Scan,
+    method: ForwardMethod,
+) -> Limits {
+    let over = if operation == Operation::Viterbi { OverPaths::Maxima } else { OverPaths::Sums };
     let chunks = match (place, method) {
-        (Place::Device(_), ForwardMethod::Fused) => scan.steps(work.case.states, 1, &work.sequences),
+        (Place::Device(_), ForwardMethod::Fused) => scan.steps(over, work.case.states, 1, &work.sequences),
         _ => None,
     };
     Limits { chunks, plain_tf32: precision == Precision::Tf32, method, ..Limits::default() }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use warpkov_cli::error::Error;
 use warpkov_common::parameters::{NON_NEGATIVE, POSITIVE};
+use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::io::{self, Format};
 use warpkov_hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Frozen, Options, Precision, Pseudocounts};
@@ -329,9 +330,9 @@ impl<'a> Task<'a> {
     }
 
     /// Computes a result of the recursions.
-    fn compute<T>(&self, work: impl FnOnce(&mut Running<'_>) -> Result<T, Error>) -> Result<T, Error> {
+    fn compute<T>(&self, over: OverPaths, work: impl FnOnce(&mut Running<'_>) -> Result<T, Error>) -> Result<T, Error> {
         let Self { model, sequences, options } = *self;
-        alone(model, sequences, options.device()?, self.precision()?, work)
+        alone(model, sequences, options.device()?, self.precision()?, over, work)
     }
 }
 
@@ -354,7 +355,7 @@ pub unsafe extern "C" fn wk_hmm_score(
         let none = wk_options::default();
         // SAFETY: the caller guarantees what the header says.
         let task = unsafe { Task::new(hmm, sequences, options, &none, &OF_RECURSIONS) }?;
-        let found = task.compute(|recursions| Ok(only(recursions.log_likelihoods()?)))?;
+        let found = task.compute(OverPaths::Sums, |recursions| Ok(only(recursions.log_likelihoods()?)))?;
         // SAFETY: as above.
         unsafe { fill(log_likelihoods, count, &found, "log_likelihoods") }?;
         Ok(Ending::Complete)
@@ -378,7 +379,7 @@ pub unsafe extern "C" fn wk_hmm_decode(
         let none = wk_options::default();
         // SAFETY: the caller guarantees what the header says.
         let task = unsafe { Task::new(hmm, sequences, options, &none, &OF_RECURSIONS) }?;
-        let found = task.compute(|recursions| Ok(only(recursions.viterbi()?)))?;
+        let found = task.compute(OverPaths::Maxima, |recursions| Ok(only(recursions.viterbi()?)))?;
         // SAFETY: as above.
         unsafe { fill(states, steps, &found.states, "states") }?;
         if !scores.is_null() {
@@ -403,7 +404,7 @@ pub unsafe extern "C" fn wk_hmm_posteriors(
         let none = wk_options::default();
         // SAFETY: the caller guarantees what the header says.
         let task = unsafe { Task::new(hmm, sequences, options, &none, &OF_RECURSIONS) }?;
-        let found = task.compute(|recursions| Ok(only(recursions.posteriors()?)))?;
+        let found = task.compute(OverPaths::Sums, |recursions| Ok(only(recursions.posteriors()?)))?;
         // SAFETY: as above.
         unsafe { fill(probs, count, &found, "probs") }?;
         Ok(Ending::Complete)
@@ -471,8 +472,9 @@ pub unsafe extern "C" fn wk_hmm_train(
             let progress = wk_progress::new(round.iteration.into(), begun.elapsed().as_secs_f64());
             observer.see(&wk_progress { log_likelihood: round.log_likelihood, ..progress })
         };
-        let trained =
-            task.compute(|recursions| Ok(train(recursions, vec![task.model.clone()], &options, &mut observe)?))?;
+        let trained = task.compute(OverPaths::Sums, |recursions| {
+            Ok(train(recursions, vec![task.model.clone()], &options, &mut observe)?)
+        })?;
         let (status, text) = match trained.status {
             Status::Converged => ("converged", None),
             Status::Iterations => ("iterations", Some("the training has not converged within its iterations")),

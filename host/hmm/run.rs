@@ -6,7 +6,7 @@ use warpkov_runtime::comm::{Communicator, Local};
 
 use crate::ambiguous::Ambiguous;
 use crate::backend::Recursions;
-use crate::backends::device::{ForwardMethod, Limits, Scan, UnfitForSlices};
+use crate::backends::device::{ForwardMethod, Limits, OverPaths, Scan, UnfitForSlices};
 use crate::divided::{Divided, Division, RankShare};
 use crate::model::{Emissions, Hmm};
 use crate::options::Precision;
@@ -29,6 +29,8 @@ pub struct Setup<'a> {
     pub precision: Precision,
     /// Use of the scan over time on a device.
     pub scan: Scan,
+    /// What is computed, which the scan's estimate depends on.
+    pub over: OverPaths,
     /// The method of the forward recursion on a device.
     pub method: ForwardMethod,
     /// The connection to the other ranks.
@@ -60,9 +62,9 @@ impl Setup<'_> {
         work: impl FnOnce(&mut Running<'_>) -> Result<T, E>,
     ) -> Result<(T, Vec<RankShare>), E> {
         self.check_method(model).map_err(Error::from)?;
-        let Self { sequences, sets, place, precision, scan, method, comm } = self;
+        let Self { sequences, sets, place, precision, scan, over, method, comm } = self;
         let limits = |sequences: &Sequences| {
-            let chunks = scan.steps(model.states(), count, sequences);
+            let chunks = scan.steps(over, model.states(), count, sequences);
             Limits { chunks, method, ..Limits::default() }
         };
         let work = |recursions: &mut Running<'_>| match sets {
@@ -92,11 +94,12 @@ pub fn alone<T, E: From<Error>>(
     sequences: &Sequences,
     device: DeviceChoice,
     precision: Precision,
+    over: OverPaths,
     work: impl FnOnce(&mut Running<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
     let (place, _) = Place::open(device, Some(&cost(model, sequences))).map_err(Error::from)?;
     let (comm, scan, method) = (Local::alone(), Scan::Auto, ForwardMethod::Fused);
-    let setup = Setup { sequences, sets: &[], place: &place, precision, scan, method, comm: &comm };
+    let setup = Setup { sequences, sets: &[], place: &place, precision, scan, over, method, comm: &comm };
     let by_model = |recursions: &mut Running<'_>| {
         recursions.set_models(std::slice::from_ref(model))?;
         work(recursions)

@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use warpkov_common::interrupt;
+use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::filter::{Filter, Refused};
 use warpkov_hmm::io::{self, Format};
 use warpkov_hmm::model::{self, Covariances, Emissions, Hmm, HmmParts, Names};
@@ -155,12 +156,13 @@ fn compute<T: Send>(
     model: &Hmm,
     sequences: &Sequences,
     place: &Where,
+    over: OverPaths,
     work: impl FnOnce(&mut Running<'_>) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
     let device: DeviceChoice =
         place.device.parse().map_err(|error| invalid(format!("device is '{}', {error}", place.device)))?;
     let precision: Precision = choice("precision", &place.precision)?;
-    detached(py, || alone(model, sequences, device, precision, work))?.map_err(exception)
+    detached(py, || alone(model, sequences, device, precision, over, work))?.map_err(exception)
 }
 
 /// The result for the only model.
@@ -179,7 +181,8 @@ fn hmm_check(parts: Parts) -> PyResult<()> {
 fn hmm_scores(py: Python<'_>, parts: Parts, sequences: Observed, place: Where) -> PyResult<Buffer> {
     let model = parts.model()?;
     let sequences = sequences.sequences(&model)?;
-    Ok(compute(py, &model, &sequences, &place, |recursions| Ok(only(recursions.log_likelihoods()?)))?.into())
+    Ok(compute(py, &model, &sequences, &place, OverPaths::Sums, |recursions| Ok(only(recursions.log_likelihoods()?)))?
+        .into())
 }
 
 /// The state of each observation, and ln P(O, q) of each sequence.
@@ -187,7 +190,8 @@ fn hmm_scores(py: Python<'_>, parts: Parts, sequences: Observed, place: Where) -
 fn hmm_decode(py: Python<'_>, parts: Parts, sequences: Observed, place: Where) -> PyResult<(Buffer, Buffer)> {
     let model = parts.model()?;
     let sequences = sequences.sequences(&model)?;
-    let decoded = compute(py, &model, &sequences, &place, |recursions| Ok(only(recursions.viterbi()?)))?;
+    let decoded =
+        compute(py, &model, &sequences, &place, OverPaths::Maxima, |recursions| Ok(only(recursions.viterbi()?)))?;
     Ok((decoded.states.into(), decoded.scores.into()))
 }
 
@@ -254,7 +258,8 @@ fn hmm_filter(py: Python<'_>, parts: Parts, sequences: Observed, on_error: &str)
 fn hmm_posteriors(py: Python<'_>, parts: Parts, sequences: Observed, place: Where) -> PyResult<Buffer> {
     let model = parts.model()?;
     let sequences = sequences.sequences(&model)?;
-    Ok(compute(py, &model, &sequences, &place, |recursions| Ok(only(recursions.posteriors()?)))?.into())
+    Ok(compute(py, &model, &sequences, &place, OverPaths::Sums, |recursions| Ok(only(recursions.posteriors()?)))?
+        .into())
 }
 
 /// Pseudocounts: one number, or one for each parameter.
@@ -341,7 +346,7 @@ fn hmm_train<'py>(
     let sequences = sequences.sequences(&model)?;
     let (options, observer) = training.options(choice("precision", &place.precision)?)?;
     let mut stopped = Ok(false);
-    let trained = compute(py, &model, &sequences, &place, |recursions| {
+    let trained = compute(py, &model, &sequences, &place, OverPaths::Sums, |recursions| {
         let mut observe = |round: &Round| {
             let told = (round.log_likelihood, round.objective);
             stopped = Python::attach(|py| observer.call1(py, told)?.extract(py));

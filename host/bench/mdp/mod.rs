@@ -98,13 +98,10 @@ const ENERGY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 
 impl Repeat {
     /// Runs to θ, without sweep timing.
-    fn new(gamma: f64, solve: &SolveOptions, options: &BenchOptions) -> Self {
+    fn new(place: &Placement, gamma: f64, solve: &SolveOptions, options: &BenchOptions) -> Self {
         let warm_up = solve.device != DeviceChoice::Cpu && solve.method.is_some_and(|method| method.places().gpu);
         let (theta, runs) = (options.theta, options.runs.max(1));
-        let energy_of = match solve.device {
-            DeviceChoice::Cuda(ordinal) if options.energy => Some(ordinal),
-            _ => None,
-        };
+        let energy_of = place.gpu().filter(|_| options.energy);
         let (limits, stop) = (solve.limits, Stop::Change(theta));
         Self { limits, gamma, theta, stop, runs, warm_up, timed_sweeps: 0, energy_of }
     }
@@ -126,9 +123,8 @@ impl Repeat {
 
     /// What a run uses of a GPU, if `options` ask for it.
     fn used(&self, place: &Placement, options: &BenchOptions) -> Result<Option<Used>, SolveError> {
-        let once =
-            || Self { runs: 1, warm_up: false, timed_sweeps: 0, energy_of: None, ..*self }.measure(place.open()?.0);
-        used(options.kernels, once)
+        let once = Self { runs: 1, warm_up: false, timed_sweeps: 0, energy_of: None, ..*self };
+        used(options.kernels, || once.measure(place.open()?.0).and_then(|_| place.synchronize()))
     }
 
     /// Measures a backend: a warm-up on GPUs, the runs, and the sweep timing.

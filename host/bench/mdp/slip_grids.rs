@@ -169,8 +169,8 @@ pub fn measure(
     let target = if method == Method::Values { Target::Epsilon(options.theta) } else { solve.limits.target };
     let timed_sweeps = if method == Method::Krylov { 0 } else { TIMED_SWEEPS };
     let stop = stop(mdp, target, Attempt::FIRST);
-    let repeat = Repeat { timed_sweeps, stop, ..Repeat::new(mdp.gamma(), &solve, options) };
     let place = Placement::choose(mdp, &solve)?;
+    let repeat = Repeat { timed_sweeps, stop, ..Repeat::new(&place, mdp.gamma(), &solve, options) };
     let (backend, setup, _) = place.open()?;
     let Repeated { run, mut values, mut times, mut sweep_times, sweep_bytes, joules } = repeat.measure(backend)?;
     let backups = run.sweeps() * u64::from(mdp.states());

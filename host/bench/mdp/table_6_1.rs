@@ -169,7 +169,7 @@ pub fn measure(
     let solve = options.solve(contender.method);
     let place = Placement::choose(mdp, &solve)?;
     let (backend, setup, _) = place.open()?;
-    let repeat = Repeat::new(mdp.gamma(), &solve, &options);
+    let repeat = Repeat::new(&place, mdp.gamma(), &solve, &options);
     let Repeated { run, values, times, joules, .. } = repeat.measure(backend)?;
     let backups = run.sweeps() * u64::from(mdp.states());
     let mut times: Vec<f64> = times.into_iter().map(milliseconds).collect();
@@ -239,8 +239,8 @@ pub fn count_sweeps(
 ) -> Result<Locality, SolveError> {
     let options = BenchOptions { runs: 1, ..contender.options(options) };
     let solve = options.solve(contender.method);
-    let once = Repeat { warm_up: false, ..Repeat::new(mdp.gamma(), &solve, &options) };
     let place = Placement::choose(mdp, &solve)?;
+    let once = Repeat { warm_up: false, ..Repeat::new(&place, mdp.gamma(), &solve, &options) };
     let Repeated { run, .. } = once.measure(place.open()?.0)?;
     let device = place.device.clone();
     Ok(Locality { contender: *contender, precision: options.precision, device, redirected, sweeps: run.sweeps() })

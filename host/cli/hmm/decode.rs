@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use warpkov_common::names::name;
 use warpkov_hmm::backend::posterior_path;
+use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::model::Hmm;
 use warpkov_hmm::report::{PathFormat, Paths};
 
@@ -130,11 +131,11 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
 fn decode<'g>(given: &'g Given, ranks: &Ranks, by: Criterion, shown: Vec<bool>) -> Result<Paths<'g>, Error> {
     Ok(match by {
         Criterion::Viterbi => {
-            let (decoded, context) = given.compute(ranks, |recursions| recursions.viterbi())?;
+            let (decoded, context) = given.compute(ranks, OverPaths::Maxima, |recursions| recursions.viterbi())?;
             Paths { context, states: decoded.states, scores: Some(decoded.scores), shown }
         }
         Criterion::Posterior => {
-            let (posteriors, context) = given.compute(ranks, |recursions| recursions.posteriors())?;
+            let (posteriors, context) = given.compute(ranks, OverPaths::Sums, |recursions| recursions.posteriors())?;
             Paths { context, states: posterior_path(&posteriors, given.model.states()), scores: None, shown }
         }
     })

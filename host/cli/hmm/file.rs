@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use warpkov_common::choice::Choice;
-use warpkov_hmm::backends::device::{ForwardMethod, Scan};
+use warpkov_hmm::backends::device::{ForwardMethod, OverPaths, Scan};
 use warpkov_hmm::divided::RankShare;
 use warpkov_hmm::io as formats;
 use warpkov_hmm::io::Format;
@@ -325,11 +325,12 @@ impl Given {
     pub fn compute<R: Default + Send>(
         &self,
         ranks: &Ranks,
+        over: OverPaths,
         result: impl Fn(&mut Running<'_>) -> Result<Vec<R>, place::Error> + Sync,
     ) -> Result<(R, Context<'_>), Error> {
         self.run(ranks, |opened| {
             let mut watch = Watch::start();
-            let (result, all) = opened.recursions(&self.model, 1, |recursions| {
+            let (result, all) = opened.recursions(over, &self.model, 1, |recursions| {
                 recursions.set_models(std::slice::from_ref(&self.model))?;
                 Ok(result(recursions)?.pop().unwrap_or_default())
             })?;
@@ -383,6 +384,7 @@ impl<'g> Opened<'g, '_> {
     /// returns what each of them did.
     pub fn recursions<T>(
         &self,
+        over: OverPaths,
         model: &Hmm,
         count: usize,
         work: impl FnOnce(&mut Running<'_>) -> Result<T, Error>,
@@ -398,7 +400,7 @@ impl<'g> Opened<'g, '_> {
         }
         let Records { sequences, sets, .. } = &self.given.records;
         let (place, method, comm) = (&self.place, self.given.method, self.comm);
-        let run = Setup { sequences, sets, place, precision, scan, method, comm };
+        let run = Setup { sequences, sets, place, precision, scan, over, method, comm };
         run.with_recursions(model, count, |opened| self.ranks.agree(opened.map_err(Error::from)), work)
     }
 }

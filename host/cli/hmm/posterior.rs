@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::plot::draw_posteriors;
 use warpkov_hmm::report::{PosteriorFormat, Posteriors};
 
@@ -102,7 +103,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let options: Options = ranks.agree(arguments.try_into())?;
     let given = options.source.read(&ranks)?;
     ranks.agree(options.check(&given).and_then(|()| options.plots.check(given.ranks(&ranks))))?;
-    let (probabilities, context) = given.compute(&ranks, |recursions| recursions.posteriors())?;
+    let (probabilities, context) = given.compute(&ranks, OverPaths::Sums, |recursions| recursions.posteriors())?;
     if !ranks.is_first() {
         return Ok(Outcome::Success);
     }

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use warpkov_hmm::backends::device::ForwardMethod;
+use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::report::{ScoreFormat, Scores};
 
 use super::file::Source;
@@ -63,7 +64,8 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.source.join()?;
     let options: Options = ranks.agree(arguments.try_into())?;
     let given = options.source.read(&ranks)?.by(options.method);
-    let (log_likelihoods, context) = given.compute(&ranks, |recursions| recursions.log_likelihoods())?;
+    let (log_likelihoods, context) =
+        given.compute(&ranks, OverPaths::Sums, |recursions| recursions.log_likelihoods())?;
     if !ranks.is_first() {
         return Ok(Outcome::Success);
     }

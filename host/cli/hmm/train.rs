@@ -13,6 +13,7 @@ use warpkov_common::checkpoint::{Checkpoints, Hash};
 use warpkov_common::interrupt;
 use warpkov_common::io::output;
 use warpkov_common::report::Report;
+use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::checkpoint::{Checkpoint, hash};
 use warpkov_hmm::generate::restart;
 use warpkov_hmm::io::{self as formats, Format};
@@ -335,8 +336,9 @@ impl Job<'_> {
     /// Trains the models on one of the ranks. The first shows progress, and ends all if Ctrl-C comes and an E step takes too long.
     fn train(&mut self, opened: &Opened, models: &[Hmm]) -> Result<(Trained, Option<Checkpoints>), Error> {
         let job = &*self;
-        let trained =
-            opened.recursions(&models[0], models.len(), |recursions| job.train_by(recursions, opened, models));
+        let trained = opened.recursions(OverPaths::Sums, &models[0], models.len(), |recursions| {
+            job.train_by(recursions, opened, models)
+        });
         let (trained, ranks) = trained?;
         self.context.ranks = ranks;
         Ok(trained)

@@ -4,6 +4,7 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use warpkov_device::launch::Device;
 use warpkov_runtime::device::AnyDevice;
 
 use crate::auto::Features;
@@ -98,6 +99,20 @@ impl<'m> Placement<'m> {
             }
         };
         Ok(place)
+    }
+
+    /// The number of the GPU; `None` for other devices.
+    #[must_use]
+    pub fn gpu(&self) -> Option<u32> {
+        self.on_device.as_ref().and_then(|(device, _)| device.gpu()).map(Gpu::ordinal)
+    }
+
+    /// Waits until the device has done its work.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn synchronize(&self) -> Result<(), SolveError> {
+        self.on_device.as_ref().map_or(Ok(()), |(device, _)| Ok(device.synchronize()?))
     }
 
     /// Transfers the model to the device. Returns the backend, the time since the start of the choice, and the time of

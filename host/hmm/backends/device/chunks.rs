@@ -38,12 +38,29 @@ choice! {
     }
 }
 
+/// What a recursion over time computes of all paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverPaths {
+    /// Sums: likelihoods, posteriors, expected counts.
+    Sums,
+    /// Maxima: the most probable paths.
+    Maxima,
+}
+
+impl OverPaths {
+    /// Approximate number of groups of 8 rows of operators that a device of 132 multiprocessors processes at once, by measurement on an H200
+    /// (`benches/results/2026-11-27-h200.md`). Sums run on tensor cores.
+    const fn at_once(self) -> f64 {
+        match self {
+            Self::Sums => 2048.0,
+            Self::Maxima => 512.0,
+        }
+    }
+}
+
 impl Scan {
     /// Maximum number of states.
     pub const STATES: u32 = scan::STATES;
-
-    /// Approximate number of groups of 8 rows that a device processes at once: the tensor cores of 132 multiprocessors.
-    const AT_ONCE: f64 = 1024.0;
 
     /// Least estimated speedup for [`Scan::Auto`].
     const GAIN: f64 = 4.0;
@@ -52,14 +69,14 @@ impl Scan {
     ///
     /// The estimate counts dependent steps. The plain recursion has T of them, where T is the length of the longest
     /// sequence. With chunks of L steps the scan has three parts. The operators take ⌈N/8⌉ groups of 8 recursions over
-    /// ΣT steps in total, of which 1024 run at once. Products of operators with vectors take T/L steps. The forward and
+    /// ΣT steps in total, of which 2048 run at once for sums and 512 for maxima. Products of operators with vectors take T/L steps. The forward and
     /// backward passes within chunks take about 3 L steps. `Auto` scans if T is at least four times their sum: for one
     /// sequence from about T = 7 000, and never for many sequences, which fill the device without a scan.
     #[must_use]
-    pub fn steps(self, states: u32, models: usize, sequences: &Sequences) -> Option<u32> {
+    pub fn steps(self, over: OverPaths, states: u32, models: usize, sequences: &Sequences) -> Option<u32> {
         let longest = (0..sequences.len()).map(|m| sequences.range(m).len()).max().unwrap_or(0) as f64;
         let length = f64::from(STEPS);
-        let operators = models as f64 * sequences.steps() as f64 * f64::from(states.div_ceil(8)) / Self::AT_ONCE;
+        let operators = models as f64 * sequences.steps() as f64 * f64::from(states.div_ceil(8)) / over.at_once();
         let scanned = operators + longest / length + 3.0 * length;
         let cut = match self {
             Self::Auto => states <= Self::STATES && Self::GAIN * scanned <= longest,
@@ -317,6 +334,7 @@ fn cut(offsets: &[u64], steps: u32) -> (Vec<u64>, Vec<u32>) {
 mod tests {
     use warpkov_device::emulator::Emulator;
 
+    use super::OverPaths::{Maxima, Sums};
     use super::*;
 
     #[test]
@@ -334,14 +352,21 @@ mod tests {
     #[test]
     fn one_long_sequence_is_cut_and_many_are_not() {
         let of = |count: usize, length: usize| Sequences::of_symbols(&vec![vec![0; length]; count]).unwrap();
-        assert_eq!(Scan::Auto.steps(64, 1, &of(1, 1_000_000)), Some(STEPS));
-        assert_eq!(Scan::Auto.steps(65, 1, &of(1, 1_000_000)), None);
-        assert_eq!(Scan::Auto.steps(8, 1, &of(1, 10_000)), Some(STEPS));
-        assert_eq!(Scan::Auto.steps(8, 1, &of(1, 5_000)), None);
-        assert_eq!(Scan::Auto.steps(64, 1, &of(64, 20_000)), None);
-        assert_eq!(Scan::Auto.steps(64, 32, &of(1, 20_000)), None);
-        assert_eq!(Scan::Always.steps(64, 1, &of(64, 3)), Some(STEPS));
-        assert_eq!(Scan::Always.steps(65, 1, &of(1, 3)), None);
-        assert_eq!(Scan::Never.steps(8, 1, &of(1, 1_000_000)), None);
+        for over in [Sums, Maxima] {
+            assert_eq!(Scan::Auto.steps(over, 64, 1, &of(1, 1_000_000)), Some(STEPS));
+            assert_eq!(Scan::Auto.steps(over, 65, 1, &of(1, 1_000_000)), None);
+            assert_eq!(Scan::Auto.steps(over, 8, 1, &of(1, 10_000)), Some(STEPS));
+            assert_eq!(Scan::Auto.steps(over, 8, 1, &of(1, 5_000)), None);
+            assert_eq!(Scan::Auto.steps(over, 64, 1, &of(64, 20_000)), None);
+            assert_eq!(Scan::Auto.steps(over, 64, 64, &of(1, 20_000)), None);
+            assert_eq!(Scan::Always.steps(over, 64, 1, &of(64, 3)), Some(STEPS));
+            assert_eq!(Scan::Always.steps(over, 65, 1, &of(1, 3)), None);
+            assert_eq!(Scan::Never.steps(over, 8, 1, &of(1, 1_000_000)), None);
+        }
+        // Measured: sums gain where maxima lose.
+        for (states, count) in [(32, 64), (64, 16)] {
+            assert_eq!(Scan::Auto.steps(Sums, states, 1, &of(count, 20_000)), Some(STEPS));
+            assert_eq!(Scan::Auto.steps(Maxima, states, 1, &of(count, 20_000)), None);
+        }
     }
 }

@@ -26,6 +26,6 @@ mod warp;
 mod wide;
 
 pub use batch::{Batch, Limits};
-pub use chunks::{STEPS, Scan};
+pub use chunks::{OverPaths, STEPS, Scan};
 pub(crate) use model::round;
 pub use slices::{ForwardMethod, UnfitForSlices};

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use warpkov_hmm::backend::{NO_STATE, Recursions, Statistics};
 use warpkov_hmm::backends::cpu::{Batch, Exact};
-use warpkov_hmm::backends::device::{Limits, Scan};
+use warpkov_hmm::backends::device::{Limits, OverPaths, Scan};
 use warpkov_hmm::filter::{Filter, Refused};
 use warpkov_hmm::generate::{Kind, Uniform, restart};
 use warpkov_hmm::maximise::Spread;
@@ -224,7 +224,7 @@ fn every_backend_integrates_over_missing_components() {
             for precision in [Precision::F64, Precision::F32] {
                 let wide = precision == Precision::F64;
                 let name = format!("seed {seed}, {}, {scan:?}, {precision:?}", place.name());
-                let chunks = scan.steps(model.states(), 1, &sequences);
+                let chunks = scan.steps(OverPaths::Sums, model.states(), 1, &sequences);
                 let mut all = recursions(place, &sequences, precision, Limits { chunks, ..Limits::default() }).unwrap();
                 all.set_models(std::slice::from_ref(&model)).unwrap();
                 // Far from all means, posteriors depend on small differences of large logarithms.

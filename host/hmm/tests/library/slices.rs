@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use warpkov_device::emulator::Emulator;
-use warpkov_hmm::backends::device::{ForwardMethod, Scan, UnfitForSlices};
+use warpkov_hmm::backends::device::{ForwardMethod, OverPaths, Scan, UnfitForSlices};
 use warpkov_hmm::generate::{Kind, Uniform};
 use warpkov_hmm::model::Hmm;
 use warpkov_hmm::options::Precision;
@@ -21,7 +21,7 @@ fn model(kind: Kind) -> Hmm {
 
 fn by_slices<'a>(sequences: &'a Sequences, place: &'a Place, comm: &'a dyn Communicator) -> Setup<'a> {
     let (precision, scan, method) = (Precision::F64, Scan::Auto, ForwardMethod::Slices);
-    Setup { sequences, sets: &[], place, precision, scan, method, comm }
+    Setup { sequences, sets: &[], place, precision, scan, over: OverPaths::Sums, method, comm }
 }
 
 /// ln P(O) by a setup, or its error.

@@ -491,7 +491,8 @@ impl Device for Gpu {
 
     fn synchronize(&self) -> Result<(), CudaError> {
         self.core.enter()?;
-        self.core.synchronize()
+        self.core.synchronize()?;
+        self.core.measured.read()
     }
 
     /// Moves `source` to page-locked memory. If the driver grants none, `source` stays pageable: [`stage`](Self::stage)

@@ -35,7 +35,7 @@ use crate::library::{Search, functions};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// The kernels, the longest in all first. Launches of a GPU that is still open may be missing.
+    /// The kernels, the longest in all first. The last launches of a GPU that is still open may be missing before it is synchronised.
     pub kernels: Vec<KernelUsage>,
     /// The most bytes of device memory that buffers had at one time, on all GPUs together.
     pub peak_bytes: u64,
@@ -105,8 +105,8 @@ impl Usage {
         ON.load(Ordering::Relaxed)
     }
 
-    /// What `work` does on GPUs: every launch is timed by itself, and graphs are not recorded, so it takes longer. Graphs from before are
-    /// launched without being measured. The peak is that of all buffers, those from before included.
+    /// What `work` does on GPUs, which it synchronises at its end: every launch is timed by itself, and graphs are not recorded, so it takes
+    /// longer. Graphs from before are launched without being measured. The peak is that of all buffers, those from before included.
     ///
     /// # Examples
     /// ```
