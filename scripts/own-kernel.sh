@@ -45,7 +45,7 @@ pub fn reverse(out: GlobalMut<u32>) {
     let (memory, i) = (shared::dynamic_shared_mem::<u32>(), thread::thread_idx_x());
     memory.set(i, crate::kernels::reverse::twice(i));
     thread::sync_threads();
-    out.set(i as usize, memory.get(thread::block_dim_x() - 1 - i));
+    out.set(i, memory.get(thread::block_dim_x() - 1 - i));
 }
 
 fn twice(i: u32) -> u32 {

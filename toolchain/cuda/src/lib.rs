@@ -7,8 +7,8 @@
 //! #     use warpkov_device::device::{Global, GlobalMut, kernel, thread};
 //! #     #[kernel]
 //! #     pub fn axpy(n: u32, a: f32, x: Global<f32>, y: GlobalMut<f32>) {
-//! #         let i = thread::index_1d() as usize;
-//! #         if i < n as usize {
+//! #         let i = thread::index_1d();
+//! #         if i < u64::from(n) {
 //! #             y.set(i, a.mul_add(x.get(i), y.get(i)));
 //! #         }
 //! #     }

@@ -40,7 +40,7 @@ fn window_sums(n: u32, count: u32, x: GlobalMut<f32>, z: GlobalMut<f32>) {
 fn tree_sums(x: Global<f32>, z: GlobalMut<f32>) {
     let tile = shared_array!(tile: f32; 256);
     let t = thread::thread_idx_x();
-    tile.set(t, x.get(thread::index_1d() as usize));
+    tile.set(t, x.get(thread::index_1d()));
     thread::sync_threads();
     let mut half = thread::block_dim_x() / 2;
     while half > 0 {
@@ -51,7 +51,7 @@ fn tree_sums(x: Global<f32>, z: GlobalMut<f32>) {
         half /= 2;
     }
     if t == 0 {
-        z.set(thread::block_idx_x() as usize, tile.get(0));
+        z.set(thread::block_idx_x(), tile.get(0));
     }
 }
 
@@ -68,9 +68,9 @@ fn shuffle_sums(x: Global<f32>, z: GlobalMut<f32>) {
 /// The sum of each block's elements by [`block::reduce`]. *Safety*: as for `tree_sums`.
 #[kernel]
 fn block_sums(x: Global<f32>, z: GlobalMut<f32>) {
-    let sum = block::reduce(x.get(thread::index_1d() as usize), 0.0, |a, b| a + b);
+    let sum = block::reduce(x.get(thread::index_1d()), 0.0, |a, b| a + b);
     if thread::thread_idx_x() == 0 {
-        z.set(thread::block_idx_x() as usize, sum);
+        z.set(thread::block_idx_x(), sum);
     }
 }
 
@@ -83,21 +83,21 @@ fn multiply(n: u32, a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>) {
     let (row, column) = (thread::block_idx_y() * 16 + y, thread::block_idx_x() * 16 + x);
     let mut sum = 0.0;
     for tile in 0..n / 16 {
-        left.set(16 * y + x, a.get((row * n + 16 * tile + x) as usize));
-        right.set(16 * y + x, b.get(((16 * tile + y) * n + column) as usize));
+        left.set(16 * y + x, a.get(row * n + 16 * tile + x));
+        right.set(16 * y + x, b.get((16 * tile + y) * n + column));
         thread::sync_threads();
         for k in 0..16 {
             sum += left.get(16 * y + k) * right.get(16 * k + x);
         }
         thread::sync_threads();
     }
-    c.set((row * n + column) as usize, sum);
+    c.set(row * n + column, sum);
 }
 
 /// Counts the elements by their value modulo the length of `bins`. *Safety*: `x` has one element per thread.
 #[kernel]
 fn histogram(bins: u32, x: Global<u32>, counts: GlobalMut<u32>) {
-    let value = x.get(thread::index_1d() as usize);
+    let value = x.get(thread::index_1d());
     atomic::add((counts, (value % bins) as usize), 1);
 }
 

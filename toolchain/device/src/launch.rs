@@ -475,8 +475,8 @@ impl Number for bool {
 ///
 /// #[kernel(requires(x.len() >= n))]
 /// fn fill(n: u32, x: GlobalMut<u32>) {
-///     let i = thread::index_1d() as usize;
-///     if i < n as usize {
+///     let i = thread::index_1d();
+///     if i < u64::from(n) {
 ///         x.set(i, 7);
 ///     }
 /// }
@@ -947,7 +947,7 @@ impl<P, C, V> SparseBuffer<P, C, V> {
 ///
 /// #[kernel]
 /// fn double(x: Global<f32>, y: GlobalMut<f32>) {
-///     let i = thread::index_1d() as usize;
+///     let i = thread::index_1d();
 ///     y.set(i, 2.0 * x.get(i));
 /// }
 ///
@@ -1099,7 +1099,7 @@ pub trait Device {
     /// # use warpkov_device::device::{GlobalMut, kernel, thread};
     /// #[kernel]
     /// fn increment(x: GlobalMut<u32>) {
-    ///     let i = thread::index_1d() as usize;
+    ///     let i = thread::index_1d();
     ///     x.set(i, x.get(i) + 1);
     /// }
     ///
@@ -1194,7 +1194,7 @@ pub trait Device {
     /// # use warpkov_device::device::{GlobalMut, kernel, thread};
     /// #[kernel]
     /// fn increment(x: GlobalMut<u32>) {
-    ///     let i = thread::index_1d() as usize;
+    ///     let i = thread::index_1d();
     ///     x.set(i, x.get(i) + 1);
     /// }
     ///
@@ -1244,7 +1244,7 @@ pub trait Device {
     /// # use warpkov_device::device::{GlobalMut, kernel, thread};
     /// #[kernel]
     /// fn increment(x: GlobalMut<u32>) {
-    ///     let i = thread::index_1d() as usize;
+    ///     let i = thread::index_1d();
     ///     x.set(i, x.get(i) + 1);
     /// }
     ///
@@ -1275,7 +1275,7 @@ pub trait Device {
     /// # use warpkov_device::device::{GlobalMut, kernel, thread};
     /// #[kernel]
     /// fn increment(x: GlobalMut<u32>) {
-    ///     let i = thread::index_1d() as usize;
+    ///     let i = thread::index_1d();
     ///     x.set(i, x.get(i) + 1);
     /// }
     ///

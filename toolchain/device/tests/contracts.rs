@@ -35,7 +35,7 @@ pub struct Table {
 fn counted<T: Real, const LANES: usize>(n: u32, x: Global<T>, bins: GlobalMut<u32>, table: Table) {
     let i = thread::index_1d();
     if i < u64::from(n) {
-        bins.set(i as usize, (x.get(LANES * i as usize).to_f64() + f64::from(table.numbers.get(0))) as u32);
+        bins.set(i, (x.get(LANES * i as usize).to_f64() + f64::from(table.numbers.get(0))) as u32);
     }
 }
 

@@ -73,9 +73,9 @@ fn reduce_block(scan: u32, out: GlobalMut<u32>) {
     let t = thread::thread_idx_x();
     let sum = |a, b| a + b;
     if scan == 1 {
-        out.set(t as usize, block::exclusive_scan(1, 0, sum).0); // scan of a block
+        out.set(t, block::exclusive_scan(1, 0, sum).0); // scan of a block
     } else {
-        out.set(t as usize, block::reduce(1, 0, sum)); // sum of a block
+        out.set(t, block::reduce(1, 0, sum)); // sum of a block
     }
 }
 
@@ -118,7 +118,7 @@ fn rounds(way: u32, skipped: u32, other: u32, out: GlobalMut<u32>) {
                 if 3 * outer + round == mine + 1 {
                     continue 'rounds;
                 }
-                out.set(t as usize, block::reduce(1, 0, |a, b| a + b)); // sum in rounds
+                out.set(t, block::reduce(1, 0, |a, b| a + b)); // sum in rounds
                 if outer == 1 && round == 3 {
                     break 'passes outer;
                 }
@@ -128,7 +128,7 @@ fn rounds(way: u32, skipped: u32, other: u32, out: GlobalMut<u32>) {
                 break outer;
             }
         };
-        out.set(t as usize, last);
+        out.set(t, last);
     }
 }
 
@@ -301,7 +301,7 @@ fn a_barrier_in_each_of_two_branches() {
 fn lane_missing(out: GlobalMut<u32>) {
     let lane = warp::lane_id();
     if lane != 7 {
-        out.set(lane as usize, warp::sum_u32(warp::FULL, lane)); // sum without lane 7
+        out.set(lane, warp::sum_u32(warp::FULL, lane)); // sum without lane 7
     }
 }
 
@@ -322,7 +322,7 @@ fn a_lane_of_the_mask_that_has_returned() {
 fn different_operations(out: GlobalMut<u32>) {
     let lane = warp::lane_id();
     let value = if lane < 16 { warp::sum_u32(warp::FULL, 1) } else { warp::max_u32(warp::FULL, 1) };
-    out.set(lane as usize, value);
+    out.set(lane, value);
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn a_lane_outside_its_own_mask() {
 fn shuffle_from_outside(out: GlobalMut<u32>) {
     let lane = warp::lane_id();
     if lane < 16 {
-        out.set(lane as usize, warp::shuffle_down(0xffff, lane, 4)); // shuffle from lane 16
+        out.set(lane, warp::shuffle_down(0xffff, lane, 4)); // shuffle from lane 16
     }
 }
 
@@ -438,7 +438,7 @@ fn a_fault_names_the_field_of_a_struct() {
 
 #[kernel]
 fn write_beyond(y: GlobalMut<f32>) {
-    y.set4(thread::index_1d() as usize, [0.0; 4]);
+    y.set4(thread::index_1d(), [0.0; 4]);
 }
 
 #[test]
@@ -473,7 +473,7 @@ fn uninitialised(out: GlobalMut<f32>) {
         tile.set(t, 1.0);
     }
     thread::sync_threads();
-    out.set(t as usize, tile.get(t)); // read of uninitialised memory
+    out.set(t, tile.get(t)); // read of uninitialised memory
 }
 
 #[test]
@@ -492,7 +492,7 @@ fn forgotten_barrier(out: GlobalMut<u32>) {
     let tile = shared_array!(faults_race: u32; 64);
     let t = thread::thread_idx_x();
     tile.set(t, t);
-    out.set(t as usize, tile.get(63 - t)); // read with no barrier
+    out.set(t, tile.get(63 - t)); // read with no barrier
 }
 
 #[test]
@@ -515,7 +515,7 @@ fn race_after_initialisation(out: GlobalMut<u32>) {
     tile.set(t, 0);
     thread::sync_threads();
     tile.set(t, t); // races with the mirrored read
-    out.set(t as usize, tile.get(63 - t));
+    out.set(t, tile.get(63 - t));
 }
 
 #[test]
@@ -591,7 +591,7 @@ fn warp_exchange(ordered: u32, out: GlobalMut<u32>) {
         // A shuffle synchronises the lanes but does not order their memory accesses.
         let _ = warp::shuffle(warp::FULL, t, 0);
     }
-    out.set(t as usize, tile.get(t ^ 1));
+    out.set(t, tile.get(t ^ 1));
 }
 
 #[test]
@@ -612,7 +612,7 @@ fn across_warps(out: GlobalMut<u32>) {
     let t = thread::thread_idx_x();
     tile.set(t, t);
     warp::sync_warp(warp::FULL);
-    out.set(t as usize, tile.get(t ^ 32));
+    out.set(t, tile.get(t ^ 32));
 }
 
 #[test]
@@ -631,8 +631,8 @@ fn rewritten_source(own: GlobalMut<u32>) {
     let stages = shared_array!(faults_rewritten: u32; 64);
     let t = thread::thread_idx_x();
     for round in 0..3 {
-        own.set(t as usize, round); // rewritten source
-        stages.copy::<1>(round % 2 * 32 + t, own, t as usize);
+        own.set(t, round); // rewritten source
+        stages.copy::<1>(round % 2 * 32 + t, own, t);
         copy::commit();
         copy::wait::<1>();
     }
@@ -654,9 +654,9 @@ fn a_thread_that_writes_what_its_own_copy_reads() {
 fn source_changed_by_an_atomic_operation(early: u32, x: GlobalMut<u32>) {
     let tile = shared_array!(faults_changed_source: u32; 64);
     let t = thread::thread_idx_x();
-    x.set(t as usize, 5);
+    x.set(t, 5);
     thread::sync_threads();
-    tile.copy::<1>(t, x, t as usize); // changed source
+    tile.copy::<1>(t, x, t); // changed source
     copy::commit();
     if early == 0 {
         copy::wait::<0>();
@@ -702,7 +702,7 @@ fn a_copy_to_an_odd_element() {
 #[kernel]
 fn overflow(out: GlobalMut<u32>) {
     let t = thread::thread_idx_x();
-    out.set(t as usize, t - 3);
+    out.set(t, t - 3);
 }
 
 #[test]
@@ -791,7 +791,7 @@ fn local_memory(way: u32, x: Global<u32>, out: GlobalMut<u32>) {
         1 => array::<150_000>(x),
         depth => recursion(depth, x, out),
     };
-    out.set(thread::thread_idx_x() as usize, value);
+    out.set(thread::thread_idx_x(), value);
 }
 
 #[test]
@@ -830,7 +830,7 @@ fn stack_overflow(way: u32, last: u32, out: GlobalMut<u32>) {
     thread::sync_threads();
     if t == last {
         let value = if way == 0 { endless(0) } else { large_array(way as u8).into() };
-        out.set(t as usize, value as u32);
+        out.set(t, value as u32);
     }
 }
 
@@ -1016,7 +1016,7 @@ fn a_staged_copy_waits_for_what_uses_its_target() {
 #[kernel]
 fn order_of_arrival(next: GlobalMut<u32>, order: GlobalMut<u32>) {
     let place = atomic::add((next, 0), 1);
-    order.set(thread::index_1d() as usize, place);
+    order.set(thread::index_1d(), place);
 }
 
 #[test]
@@ -1087,7 +1087,7 @@ fn explore_runs_one_order_if_threads_do_not_communicate() -> Result<(), Box<dyn 
 
 #[kernel]
 fn identity(out: GlobalMut<u32>) {
-    out.set(thread::index_1d() as usize, thread::index_1d() as u32);
+    out.set(thread::index_1d(), thread::index_1d() as u32);
 }
 
 #[kernel]
@@ -1100,7 +1100,7 @@ fn communicate(operation: u32, flags: GlobalMut<u32>) {
         3 => _ = atomic::add((flags, 0), 1),
         4 => atomic::store((votes, 0), 1, atomic::Ordering::Relaxed, atomic::Scope::Block),
         5 => _ = flags.peek(0),
-        _ => flags.set(thread::index_1d() as usize, 1),
+        _ => flags.set(thread::index_1d(), 1),
     }
 }
 
@@ -1179,7 +1179,7 @@ fn named_differently(out: GlobalMut<u32>) {
     } else {
         thread::arrive_barrier(2, 96);
     }
-    out.set(t as usize, t);
+    out.set(t, t);
 }
 
 #[test]
@@ -1208,12 +1208,12 @@ fn produce(arrives: u32, reads: u32, out: GlobalMut<u32>) {
             } else {
                 thread::arrive_barrier(1, 64);
             }
-            out.set((32 * round + t - 32) as usize, cells.get(63 - t)); // consumed
+            out.set(32 * round + t - 32, cells.get(63 - t)); // consumed
             thread::arrive_barrier(2, 64);
         }
     }
     if t >= 64 && reads == 1 {
-        out.set(t as usize, cells.get(t - 64));
+        out.set(t, cells.get(t - 64));
     }
 }
 
@@ -1239,7 +1239,7 @@ fn a_named_barrier_orders_the_accesses_of_its_threads() {
 fn segments(width: u32, source: u32, out: GlobalMut<u32>) {
     let t = thread::thread_idx_x();
     let value = warp::shuffle_xor_in(u32::MAX, t, 1, width);
-    out.set(t as usize, block::broadcast(value, source));
+    out.set(t, block::broadcast(value, source));
 }
 
 #[test]
@@ -1271,7 +1271,7 @@ fn bytes_of_a_word(way: u32, out: GlobalMut<u32>) {
     }
     thread::sync_threads();
     if t < 8 {
-        out.set(t as usize, words.get(t));
+        out.set(t, words.get(t));
     }
 }
 
@@ -1347,7 +1347,7 @@ fn two_sizes(out: GlobalMut<u64>) {
     let t = thread::thread_idx_x();
     let narrow = block::broadcast(t, 3);
     let wide = block::broadcast(u64::from(t) << 32, 2);
-    out.set(t as usize, wide + u64::from(narrow));
+    out.set(t, wide + u64::from(narrow));
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn a_search_that_a_plain_read_may_end_is_right() {
 #[kernel]
 fn loads_of_all_blocks(flag: GlobalMut<u32>, out: GlobalMut<u32>) {
     let value = atomic::load((flag, 0), Ordering::Relaxed, Scope::Block);
-    out.set(thread::index_1d() as usize, value + flag.get(0));
+    out.set(thread::index_1d(), value + flag.get(0));
 }
 
 #[kernel]
@@ -429,7 +429,7 @@ fn read_once(count: u32, x: GlobalMut<u32>, out: GlobalMut<u32>) {
     for k in 0..count as usize {
         sum += x.get(k);
     }
-    out.set(thread::thread_idx_x() as usize, sum);
+    out.set(thread::thread_idx_x(), sum);
 }
 
 #[test]
@@ -491,7 +491,7 @@ fn shared_exchange(expected: u32, out: GlobalMut<u32>) {
     } else {
         cell.get(0)
     };
-    out.set(t as usize, old);
+    out.set(t, old);
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn barrier_in_a_branch(broken: u32, out: GlobalMut<u32>) {
     } else {
         thread::sync_threads_count(true); // !
     }
-    out.set(t as usize, t);
+    out.set(t, t);
 }
 
 fn run_barrier_in_a_branch(device: &Emulator, broken: u32) -> Result<(), EmulatorError> {
@@ -46,7 +46,7 @@ fn barrier_skipped_in_a_round(broken: u32, out: GlobalMut<u32>) {
         }
         thread::sync_threads(); // !
     }
-    out.set(t as usize, t);
+    out.set(t, t);
 }
 
 fn run_barrier_skipped_in_a_round(device: &Emulator, broken: u32) -> Result<(), EmulatorError> {
@@ -64,7 +64,7 @@ fn barrier_in_an_inner_loop(broken: u32, out: GlobalMut<u32>) {
             thread::sync_threads(); // !
         }
     }
-    out.set(t as usize, t);
+    out.set(t, t);
 }
 
 fn run_barrier_in_an_inner_loop(device: &Emulator, broken: u32) -> Result<(), EmulatorError> {

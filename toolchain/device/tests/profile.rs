@@ -100,7 +100,7 @@ fn banks(stride: u32, y: GlobalMut<f32>) {
     let tile = shared::dynamic_shared_mem::<f32>();
     let t = thread::thread_idx_x();
     tile.set(t * stride, 1.0);
-    y.set(t as usize, tile.get(t * stride));
+    y.set(t, tile.get(t * stride));
 }
 
 #[kernel]
@@ -108,7 +108,7 @@ fn wide_banks(stride: u32, y: GlobalMut<f64>) {
     let tile = shared::dynamic_shared_mem::<f64>();
     let t = thread::thread_idx_x();
     tile.set(t * stride, 1.0);
-    y.set(t as usize, tile.get(t * stride));
+    y.set(t, tile.get(t * stride));
 }
 
 #[test]

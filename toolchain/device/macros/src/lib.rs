@@ -63,8 +63,8 @@ use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 ///
 /// #[kernel(T = [f32, f64], requires(x.len() >= n, y.len() >= n))]
 /// fn axpy<T: Real>(n: u32, a: T, x: Global<T>, y: GlobalMut<T>) {
-///     let i = thread::index_1d() as usize;
-///     if i < n as usize {
+///     let i = thread::index_1d();
+///     if i < u64::from(n) {
 ///         y.set(i, a.fma(x.get(i), y.get(i)));
 ///     }
 /// }
@@ -188,7 +188,7 @@ pub fn parameter(item: TokenStream) -> TokenStream {
 ///
 /// #[kernel]
 /// fn momentum(particles: Global<Particle>, out: GlobalMut<f32>) {
-///     let i = thread::index_1d() as usize;
+///     let i = thread::index_1d();
 ///     let Particle { velocity, mass } = particles.get(i);
 ///     out.set(i, mass * velocity[0]);
 /// }

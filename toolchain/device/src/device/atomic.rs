@@ -52,7 +52,7 @@ use crate::emulator::thread::{self as emulated, Atomic};
 #[cfg(target_arch = "nvptx64")]
 use super::Element;
 use super::cluster::RemoteShared;
-use super::{GlobalMut, Shared, Word};
+use super::{AnyIndex, GlobalMut, Shared, Word};
 
 /// The threads for which an operation is atomic and its ordering holds.
 ///
@@ -222,45 +222,45 @@ pub trait Cell<T> {
     fn update(&self, atomic: Atomic, update: impl Fn(T) -> T) -> T;
 }
 
-impl<T: Word> Cell<T> for (GlobalMut<T>, usize) {
+impl<T: Word, I: AnyIndex> Cell<T> for (GlobalMut<T>, I) {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     fn address(&self) -> Address {
         // `atom.global` takes an address in the global window. For global memory it equals the generic address.
-        Address::Global(self.0.address(self.1) as u64)
+        Address::Global(self.0.address(self.1.wide()) as u64)
     }
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
     fn update(&self, atomic: Atomic, update: impl Fn(T) -> T) -> T {
-        self.0.update(self.1, atomic, update)
+        self.0.update(self.1.wide(), atomic, update)
     }
 }
 
-impl<T: Word> Cell<T> for (Shared<T>, u32) {
+impl<T: Word, I: AnyIndex> Cell<T> for (Shared<T>, I) {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     fn address(&self) -> Address {
-        Address::Shared(self.0.address(self.1))
+        Address::Shared(self.0.address(self.1.narrow()))
     }
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
     fn update(&self, atomic: Atomic, update: impl Fn(T) -> T) -> T {
-        let (address, bytes) = (self.0.address(self.1), if T::WIDE { 8 } else { 4 });
+        let (address, bytes) = (self.0.address(self.1.narrow()), if T::WIDE { 8 } else { 4 });
         let update = |raw| update(T::from_raw(raw)).to_raw();
         T::from_raw(emulated::current().update_shared(address, bytes, atomic, update))
     }
 }
 
-impl<T: Word> Cell<T> for (RemoteShared<T>, u32) {
+impl<T: Word, I: AnyIndex> Cell<T> for (RemoteShared<T>, I) {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     fn address(&self) -> Address {
-        Address::Cluster(self.0.address(self.1))
+        Address::Cluster(self.0.address(self.1.narrow()))
     }
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
     fn update(&self, atomic: Atomic, update: impl Fn(T) -> T) -> T {
-        let (address, bytes) = (self.0.address(self.1), if T::WIDE { 8 } else { 4 });
+        let (address, bytes) = (self.0.address(self.1.narrow()), if T::WIDE { 8 } else { 4 });
         let update = |raw| update(T::from_raw(raw)).to_raw();
         T::from_raw(emulated::current().update_remote(self.0.rank(), address, bytes, atomic, update))
     }
@@ -545,7 +545,7 @@ operations! {
 ///
 /// #[kernel]
 /// fn extremes(x: Global<f64>, found: GlobalMut<f64>) {
-///     let x = x.get(thread::index_1d() as usize);
+///     let x = x.get(thread::index_1d());
 ///     f64::fetch_max((found, 0), x, Ordering::Relaxed, Scope::Device);
 ///     f64::fetch_min((found, 1), x, Ordering::Relaxed, Scope::Device);
 /// }
@@ -731,7 +731,8 @@ pub fn min<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
 /// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub fn max_nonnegative(cells: GlobalMut<u64>, index: usize, value: f64) {
+pub fn max_nonnegative(cells: GlobalMut<u64>, index: impl AnyIndex, value: f64) {
+    let index = index.wide();
     AtomicInteger::fetch_max((cells, index), value.to_bits(), Ordering::Relaxed, Scope::Device);
 }
 

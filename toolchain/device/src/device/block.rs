@@ -14,8 +14,8 @@
 //! fn shares(out: GlobalMut<f64>, sums: GlobalMut<u32>) {
 //!     let t = thread::thread_idx_x();
 //!     let total = block::reduce_all(t, 0, |a, b| a + b);
-//!     out.set(t as usize, f64::from(t) / f64::from(total));
-//!     sums.set(t as usize, block::scan(t, 0, |a, b| a + b).through);
+//!     out.set(t, f64::from(t) / f64::from(total));
+//!     sums.set(t, block::scan(t, 0, |a, b| a + b).through);
 //! }
 //!
 //! let device = Emulator::default();

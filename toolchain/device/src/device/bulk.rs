@@ -18,7 +18,7 @@
 use core::arch::asm;
 
 use super::mbarrier::Mbarrier;
-use super::{Element, Global, GlobalMut, Shared};
+use super::{AnyIndex, Element, Global, GlobalMut, Shared};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::thread as emulated;
 
@@ -30,7 +30,15 @@ use crate::emulator::thread as emulated;
 #[doc = include_str!("examples/bulk.md")]
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub fn load<T: Element>(to: Shared<T>, index: u32, from: Global<T>, source: usize, count: u32, barrier: Mbarrier) {
+pub fn load<T: Element>(
+    to: Shared<T>,
+    index: impl AnyIndex,
+    from: Global<T>,
+    source: impl AnyIndex,
+    count: u32,
+    barrier: Mbarrier,
+) {
+    let (index, source) = (index.narrow(), source.wide());
     target! {
         // SAFETY: both ranges are in bounds, as the launcher's caller promises, and aligned, as the *Safety* section asks.
         nvptx => unsafe {
@@ -52,7 +60,8 @@ pub fn load<T: Element>(to: Shared<T>, index: u32, from: Global<T>, source: usiz
 #[doc = include_str!("examples/bulk.md")]
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub fn store<T: Element>(to: GlobalMut<T>, target: usize, from: Shared<T>, index: u32, count: u32) {
+pub fn store<T: Element>(to: GlobalMut<T>, target: impl AnyIndex, from: Shared<T>, index: impl AnyIndex, count: u32) {
+    let (index, target) = (index.narrow(), target.wide());
     target! {
         // SAFETY: both ranges are in bounds, as the launcher's caller promises, and aligned, as the *Safety* section asks.
         nvptx => unsafe {

@@ -14,7 +14,7 @@ use core::marker::PhantomData;
 
 #[cfg(target_arch = "nvptx64")]
 use super::nvvm;
-use super::{Element, Shared};
+use super::{AnyIndex, Element, Shared};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::thread as emulated;
 
@@ -152,7 +152,8 @@ impl<T: Element> RemoteShared<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get(self, index: u32) -> T {
+    pub fn get(self, index: impl AnyIndex) -> T {
+        let index = index.narrow();
         let address = self.address(index);
         target! {
             nvptx => {
@@ -184,7 +185,8 @@ impl<T: Element> RemoteShared<T> {
     #[doc = include_str!("examples/cluster.md")]
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn set(self, index: u32, value: T) {
+    pub fn set(self, index: impl AnyIndex, value: T) {
+        let index = index.narrow();
         let (address, raw) = (self.address(index), value.to_raw());
         target! {
             // SAFETY: `index` is in bounds, as the launcher's caller promises and the emulator checks.

@@ -12,11 +12,11 @@
 //! fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
 //!     let tile = shared_array!(tile: f32; 128);
 //!     let t = thread::thread_idx_x();
-//!     tile.copy::<4>(4 * t, x, 4 * t as usize);
+//!     tile.copy::<4>(4 * t, x, 4 * t);
 //!     copy::commit();
 //!     copy::wait::<0>();
 //!     thread::sync_threads();
-//!     y.set(t as usize, tile.get(127 - t));
+//!     y.set(t, tile.get(127 - t));
 //! }
 //!
 //! # let device = Emulator::default();
@@ -28,7 +28,7 @@
 //! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
 //! ```
 
-use super::{DeviceCopy, Global, GlobalMut, Shared, Word};
+use super::{AnyIndex, DeviceCopy, Global, GlobalMut, Shared, Word};
 
 /// A view from which an asynchronous copy reads.
 ///
@@ -37,7 +37,7 @@ use super::{DeviceCopy, Global, GlobalMut, Shared, Word};
 /// /// Each thread starts a copy of four elements.
 /// fn start(tile: Shared<f32>, x: impl copy::Source<f32>) {
 ///     let t = thread::thread_idx_x();
-///     tile.copy::<4>(4 * t, x, 4 * t as usize);
+///     tile.copy::<4>(4 * t, x, 4 * t);
 /// }
 ///
 /// #[kernel]
@@ -48,7 +48,7 @@ use super::{DeviceCopy, Global, GlobalMut, Shared, Word};
 ///     copy::commit();
 ///     copy::wait::<0>();
 ///     thread::sync_threads();
-///     y.set(t as usize, tile.get(127 - t));
+///     y.set(t, tile.get(127 - t));
 /// }
 ///
 /// # let device = Emulator::default();
@@ -103,11 +103,11 @@ impl<T: Word> Shared<T> {
     /// fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
     ///     let tile = shared_array!(tile: f32; 64);
     ///     let t = thread::thread_idx_x();
-    ///     tile.copy::<2>(2 * t, x, 2 * t as usize);
+    ///     tile.copy::<2>(2 * t, x, 2 * t);
     ///     copy::commit();
     ///     copy::wait::<0>();
     ///     thread::sync_threads();
-    ///     y.set(t as usize, tile.get(63 - t));
+    ///     y.set(t, tile.get(63 - t));
     /// }
     ///
     /// # let device = Emulator::default();
@@ -120,7 +120,8 @@ impl<T: Word> Shared<T> {
     /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn copy<const COUNT: u32>(self, index: u32, from: impl Source<T>, source: usize) {
+    pub fn copy<const COUNT: u32>(self, index: impl AnyIndex, from: impl Source<T>, source: impl AnyIndex) {
+        let (index, source) = (index.narrow(), source.wide());
         const {
             let bytes = COUNT * if T::WIDE { 8 } else { 4 };
             assert!(matches!(bytes, 4 | 8 | 16), "an asynchronous copy has 4, 8 or 16 bytes");
@@ -163,11 +164,11 @@ impl<T: Word> Shared<T> {
     /// fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
     ///     let tile = shared_array!(tile: f32; 128);
     ///     let t = thread::thread_idx_x();
-    ///     tile.copy16(4 * t, x, 4 * t as usize);
+    ///     tile.copy16(4 * t, x, 4 * t);
     ///     copy::commit();
     ///     copy::wait::<0>();
     ///     thread::sync_threads();
-    ///     y.set(t as usize, tile.get(127 - t));
+    ///     y.set(t, tile.get(127 - t));
     /// }
     ///
     /// # let device = Emulator::default();
@@ -180,7 +181,8 @@ impl<T: Word> Shared<T> {
     /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn copy16(self, index: u32, from: impl Source<T>, source: usize) {
+    pub fn copy16(self, index: impl AnyIndex, from: impl Source<T>, source: impl AnyIndex) {
+        let (index, source) = (index.narrow(), source.wide());
         if T::WIDE {
             self.start_copy::<2>(index, from, source);
         } else {
@@ -200,11 +202,11 @@ impl Shared<u32> {
     /// fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
     ///     let tile = shared_array!(bits: u32; 128);
     ///     let t = thread::thread_idx_x();
-    ///     tile.copy_bits(4 * t, x, t as usize);
+    ///     tile.copy_bits(4 * t, x, t);
     ///     copy::commit();
     ///     copy::wait::<0>();
     ///     thread::sync_threads();
-    ///     y.set(t as usize, f32::from_bits(tile.get(127 - t)));
+    ///     y.set(t, f32::from_bits(tile.get(127 - t)));
     /// }
     ///
     /// # let device = Emulator::default();
@@ -217,7 +219,8 @@ impl Shared<u32> {
     /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn copy_bits<T: DeviceCopy>(self, index: u32, from: Global<T>, source: usize) {
+    pub fn copy_bits<T: DeviceCopy>(self, index: impl AnyIndex, from: Global<T>, source: impl AnyIndex) {
+        let (index, source) = (index.narrow(), source.wide());
         target! {
             nvptx => {
                 let (to, from) = (self.address(index), from.address16(source));
@@ -252,12 +255,12 @@ impl Shared<u32> {
 ///     let tile = shared_array!(tile: f32; 128);
 ///     let t = thread::thread_idx_x();
 ///     for k in 0..4 {
-///         tile.copy::<1>(32 * k + t, x, (32 * k + t) as usize);
+///         tile.copy::<1>(32 * k + t, x, 32 * k + t);
 ///     }
 ///     copy::commit();
 ///     copy::wait::<0>();
 ///     thread::sync_threads();
-///     y.set(t as usize, tile.get(127 - t));
+///     y.set(t, tile.get(127 - t));
 /// }
 ///
 /// # let device = Emulator::default();
@@ -287,13 +290,13 @@ pub fn commit() {
 ///     let tile = shared_array!(tile: f32; 128);
 ///     let t = thread::thread_idx_x();
 ///     for k in [3, 0, 1, 2] {
-///         tile.copy::<1>(32 * k + t, x, (32 * k + t) as usize);
+///         tile.copy::<1>(32 * k + t, x, 32 * k + t);
 ///         copy::commit();
 ///     }
 ///     // The oldest of the four groups is complete.
 ///     copy::wait::<3>();
 ///     thread::sync_threads();
-///     y.set(t as usize, tile.get(127 - t));
+///     y.set(t, tile.get(127 - t));
 /// }
 ///
 /// # let device = Emulator::default();

@@ -11,7 +11,7 @@
 //! # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
 //! #[kernel]
 //! fn axpy(a: f32, x: Global<f32>, y: GlobalMut<f32>) {
-//!     let i = thread::index_1d() as usize;
+//!     let i = thread::index_1d();
 //!     y.set(i, a * x.get(i) + y.get(i));
 //! }
 //!
@@ -37,7 +37,7 @@ use crate::{
 #[cfg(not(target_arch = "nvptx64"))]
 use core::panic::Location;
 
-use super::DeviceCopy;
+use super::{AnyIndex, DeviceCopy};
 
 /// A buffer that no thread writes during the launch.
 ///
@@ -45,7 +45,7 @@ use super::DeviceCopy;
 /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
 /// #[kernel]
 /// fn double(x: Global<f32>, y: GlobalMut<f32>) {
-///     let i = thread::index_1d() as usize;
+///     let i = thread::index_1d();
 ///     y.set(i, 2.0 * x.get(i));
 /// }
 ///
@@ -69,7 +69,7 @@ pub struct Global<T> {
 /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
 /// #[kernel]
 /// fn scale(x: GlobalMut<f32>) {
-///     let i = thread::index_1d() as usize;
+///     let i = thread::index_1d();
 ///     x.set(i, 10.0 * x.get(i));
 /// }
 ///
@@ -196,7 +196,7 @@ impl<T: DeviceCopy> Global<T> {
     /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
     /// #[kernel]
     /// fn rest(x: Global<f32>, y: GlobalMut<f32>) {
-    ///     let i = thread::index_1d() as usize;
+    ///     let i = thread::index_1d();
     ///     let rest = x.skip(2);
     ///     y.set(i, rest.get(i));
     /// }
@@ -211,7 +211,8 @@ impl<T: DeviceCopy> Global<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn skip(self, first: usize) -> Self {
+    pub fn skip(self, first: impl AnyIndex) -> Self {
+        let first = first.wide();
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check(first, 0);
         Self {
@@ -228,7 +229,7 @@ impl<T: DeviceCopy> Global<T> {
     /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
     /// #[kernel]
     /// fn copy(x: Global<f32>, y: GlobalMut<f32>) {
-    ///     let i = thread::index_1d() as usize;
+    ///     let i = thread::index_1d();
     ///     y.set(i, x.get(i));
     /// }
     ///
@@ -242,7 +243,8 @@ impl<T: DeviceCopy> Global<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get(self, index: usize) -> T {
+    pub fn get(self, index: impl AnyIndex) -> T {
+        let index = index.wide();
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check_read_only(index, 1);
         // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
@@ -255,7 +257,7 @@ impl<T: DeviceCopy> Global<T> {
     /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
     /// #[kernel]
     /// fn sums(x: Global<f32>, y: GlobalMut<f32>) {
-    ///     let i = thread::index_1d() as usize;
+    ///     let i = thread::index_1d();
     ///     y.set(i, x.get4(i).iter().sum());
     /// }
     ///
@@ -269,7 +271,8 @@ impl<T: DeviceCopy> Global<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get4(self, index: usize) -> [T; 4] {
+    pub fn get4(self, index: impl AnyIndex) -> [T; 4] {
+        let index = index.wide();
         #[cfg(not(target_arch = "nvptx64"))]
         {
             self.extent.check_read_only(4 * index, 4);
@@ -343,7 +346,7 @@ impl<T: DeviceCopy> Global<T> {
     /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
     /// #[kernel]
     /// fn copy(x: Global<f32>, y: GlobalMut<f32>) {
-    ///     let i = thread::index_1d() as usize;
+    ///     let i = thread::index_1d();
     ///     y.set(i, x.get_streaming(i));
     /// }
     ///
@@ -357,10 +360,11 @@ impl<T: DeviceCopy> Global<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get_streaming(self, index: usize) -> T
+    pub fn get_streaming(self, index: impl AnyIndex) -> T
     where
         T: super::Word,
     {
+        let index = index.wide();
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check_read_only(index, 1);
         // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
@@ -393,7 +397,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
     /// #[kernel]
     /// fn square(x: GlobalMut<u32>) {
-    ///     let i = thread::index_1d() as usize;
+    ///     let i = thread::index_1d();
     ///     x.set(i, x.get(i) * x.get(i));
     /// }
     ///
@@ -407,7 +411,8 @@ impl<T: DeviceCopy> GlobalMut<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get(self, index: usize) -> T {
+    pub fn get(self, index: impl AnyIndex) -> T {
+        let index = index.wide();
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check_access(index, 1, Action::Read);
         // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
@@ -420,7 +425,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
     /// #[kernel]
     /// fn fill(x: GlobalMut<u32>) {
-    ///     x.set(thread::index_1d() as usize, 7);
+    ///     x.set(thread::index_1d(), 7);
     /// }
     ///
     /// # let device = Emulator::default();
@@ -432,7 +437,8 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn set(self, index: usize, value: T) {
+    pub fn set(self, index: impl AnyIndex, value: T) {
+        let index = index.wide();
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check_access(index, 1, Action::Write);
         // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
@@ -448,7 +454,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// #[kernel]
     /// fn any_odd(x: GlobalMut<u32>) {
     ///     // Threads that see the flag need not look at their number.
-    ///     let i = thread::index_1d() as usize;
+    ///     let i = thread::index_1d();
     ///     if x.peek(0) == 0 && x.get(1 + i) % 2 == 1 {
     ///         x.mark(0, 1);
     ///     }
@@ -464,7 +470,8 @@ impl<T: DeviceCopy> GlobalMut<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn peek(self, index: usize) -> T {
+    pub fn peek(self, index: impl AnyIndex) -> T {
+        let index = index.wide();
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check_access(index, 1, Action::Peek);
         // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
@@ -485,7 +492,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
     /// #[kernel]
     /// fn any_odd(x: GlobalMut<u32>) {
-    ///     let i = thread::index_1d() as usize;
+    ///     let i = thread::index_1d();
     ///     if x.get(1 + i) % 2 == 1 {
     ///         x.mark(0, 1);
     ///     }
@@ -500,7 +507,8 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn mark(self, index: usize, value: T) {
+    pub fn mark(self, index: impl AnyIndex, value: T) {
+        let index = index.wide();
         #[cfg(not(target_arch = "nvptx64"))]
         {
             self.extent.check(index, 1);
@@ -521,7 +529,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
     /// #[kernel]
     /// fn fill(x: GlobalMut<u32>) {
-    ///     let i = thread::index_1d() as usize;
+    ///     let i = thread::index_1d();
     ///     x.set4(i, [1, 2, 3, i as u32]);
     /// }
     ///
@@ -534,7 +542,8 @@ impl<T: DeviceCopy> GlobalMut<T> {
     /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn set4(self, index: usize, values: [T; 4]) {
+    pub fn set4(self, index: impl AnyIndex, values: [T; 4]) {
+        let index = index.wide();
         #[cfg(not(target_arch = "nvptx64"))]
         {
             self.extent.check(4 * index, 4);

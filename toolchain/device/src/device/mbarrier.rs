@@ -17,7 +17,7 @@
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
 
-use super::Shared;
+use super::{AnyIndex, Shared};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::thread as emulated;
 
@@ -36,7 +36,8 @@ impl Mbarrier {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn at(array: Shared<u64>, index: u32) -> Self {
+    pub fn at(array: Shared<u64>, index: impl AnyIndex) -> Self {
+        let index = index.narrow();
         Self { address: array.address(index) }
     }
 

@@ -29,8 +29,8 @@
 //! # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
 //! #[kernel(T = [f32, f64])]
 //! fn axpy<T: Real>(n: u32, a: T, x: Global<T>, y: GlobalMut<T>) {
-//!     let i = thread::index_1d() as usize;
-//!     if i < n as usize {
+//!     let i = thread::index_1d();
+//!     if i < u64::from(n) {
 //!         y.set(i, a.fma(x.get(i), y.get(i)));
 //!     }
 //! }
@@ -85,7 +85,7 @@ pub use crate::{device_assert, device_println, shared_array};
 pub use copy::Source;
 pub use global::{Global, GlobalMut};
 pub use grid::GridGroup;
-pub use number::{DeviceCopy, Element, Named, Offset, Real, Word};
+pub use number::{AnyIndex, DeviceCopy, Element, Named, Offset, Real, Word};
 pub use parameter::{Parameter, Scalars};
 pub use rows::Rows;
 pub use shared::Shared;
@@ -108,7 +108,7 @@ pub use bytemuck;
 /// #[kernel]
 /// fn squares(out: GlobalMut<u64>) {
 ///     let i = thread::index_1d();
-///     out.set(i as usize, i * i);
+///     out.set(i, i * i);
 /// }
 ///
 /// # use warpkov_device::{emulator::Emulator, launch::*};
@@ -121,9 +121,9 @@ pub use bytemuck;
 /// ```
 pub mod prelude {
     pub use super::{
-        DeviceCopy, Element, Global, GlobalMut, GridGroup, Named, Offset, Parameter, Real, Rows, Shared, TensorMap,
-        Word, atomic, block, bulk, cluster, copy, device_assert, device_println, grid, half, kernel, math, mma, shared,
-        shared_array, thread, warp, wgmma,
+        AnyIndex, DeviceCopy, Element, Global, GlobalMut, GridGroup, Named, Offset, Parameter, Real, Rows, Shared,
+        TensorMap, Word, atomic, block, bulk, cluster, copy, device_assert, device_println, grid, half, kernel, math,
+        mma, shared, shared_array, thread, warp, wgmma,
     };
 }
 

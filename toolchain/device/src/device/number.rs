@@ -107,6 +107,75 @@ pub trait Named {
     const NAME: &'static str;
 }
 
+/// The index of an element of a view, of shared memory or of an atomic cell: `u32`, `u64` or `usize`, whichever the kernel has.
+///
+/// Rust takes a literal whose type is open, as in `x.get(0)`, for an `i32`. So `i32` is one of these types, too; a negative index is out of
+/// bounds.
+///
+/// ```
+/// use warpkov_device::device::prelude::*;
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// /// x₀ + 2·xᵢ, where i is in 64 bits for `x` and in 32 for `out`.
+/// #[kernel]
+/// fn sums(x: Global<u32>, out: GlobalMut<u32>) {
+///     out.set(thread::thread_idx_x(), x.get(0) + twice(x, thread::index_1d()));
+/// }
+///
+/// fn twice(x: Global<u32>, i: impl AnyIndex) -> u32 {
+///     2 * x.get(i)
+/// }
+///
+/// let device = Emulator::default();
+/// let (x, mut out) = (device.upload(&[1, 2, 3])?, device.zeros(3)?);
+/// // SAFETY: all indices are within the buffers.
+/// unsafe { sums(&device, Shape::new(1, 3), &x, &mut out)? };
+/// assert_eq!(device.to_vec(&out)?, [3, 5, 7]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
+pub trait AnyIndex: Copy {
+    /// As an index of global memory. A negative number is beyond every buffer.
+    #[doc(hidden)]
+    fn wide(self) -> usize;
+    /// As an index of shared memory, which has fewer than 2³² elements. On a GPU, the low bits; the emulator takes larger numbers for the largest,
+    /// which is out of bounds.
+    #[doc(hidden)]
+    fn narrow(self) -> u32;
+    /// Whether it is an index of an array of so many elements.
+    #[doc(hidden)]
+    fn is_below(self, len: u32) -> bool;
+}
+
+macro_rules! indices {
+    ($($ty:ty, |$i:ident| $wide:expr, $narrow:expr, |$len:ident| $below:expr;)*) => {$(
+        impl AnyIndex for $ty {
+            #[inline(always)]
+            fn wide(self) -> usize {
+                let $i = self;
+                $wide
+            }
+            #[inline(always)]
+            fn narrow(self) -> u32 {
+                let $i = self;
+                $narrow
+            }
+            #[inline(always)]
+            fn is_below(self, $len: u32) -> bool {
+                let $i = self;
+                $below
+            }
+        }
+    )*};
+}
+// The types of the hardware are not converted: every conversion counts when the compiler decides what to inline.
+indices! {
+    u32, |i| i as usize, i, |len| i < len;
+    usize, |i| i, target! { nvptx => i as u32, emulated => u32::try_from(i).unwrap_or(u32::MAX) }, |len| i < len as usize;
+    u64, |i| i as usize, target! { nvptx => i as u32, emulated => u32::try_from(i).unwrap_or(u32::MAX) }, |len| i < len as u64;
+    i32, |i| i as usize, target! { nvptx => i as u32, emulated => u32::try_from(i).unwrap_or(u32::MAX) }, |len| (i as u32) < len;
+}
+
 /// The integer type of row pointers of a sparse matrix: `u32`, or `u64` from 2³² nonzeros on.
 ///
 /// ```
@@ -124,7 +193,7 @@ pub trait Named {
 ///
 /// assert_eq!(pointers::<u64>(&[2, 0, 1]), [0, 2, 2, 3]);
 /// ```
-pub trait Offset: Word + Named + PartialOrd + Add<Output = Self> + AddAssign {
+pub trait Offset: AnyIndex + Word + Named + PartialOrd + Add<Output = Self> + AddAssign {
     /// 0.
     const ZERO: Self;
     /// The value as an index.
@@ -165,7 +234,7 @@ pub trait Offset: Word + Named + PartialOrd + Add<Output = Self> + AddAssign {
 /// /// y = erf (ln x + cos x): all threads.
 /// #[kernel(T = [f32, f64])]
 /// fn compute<T: Real>(x: Global<T>, y: GlobalMut<T>) {
-///     let i = thread::index_1d() as usize;
+///     let i = thread::index_1d();
 ///     let x = x.get(i);
 ///     y.set(i, (x.ln() + x.cos()).erf());
 /// }

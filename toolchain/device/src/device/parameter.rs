@@ -23,7 +23,7 @@
 //!     let r = thread::index_1d() as usize;
 //!     if r < count as usize {
 //!         let entries = rows.ptr.get(r)..rows.ptr.get(r + 1);
-//!         sums.set(r, entries.map(|entry| rows.value.get(entry as usize)).sum());
+//!         sums.set(r, entries.map(|entry| rows.value.get(entry)).sum());
 //!     }
 //! }
 //!

@@ -22,7 +22,7 @@
 //! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
 //! ```
 
-use super::{DeviceCopy, Element, Global, GlobalMut, Shared};
+use super::{AnyIndex, DeviceCopy, Element, Global, GlobalMut, Shared};
 
 /// A view whose elements form rows of one length. A GPU checks no index; the emulator reports a column beyond the end of its
 /// row, too, though the view has an element at that place.
@@ -50,7 +50,7 @@ pub struct Rows<View, Index> {
 }
 
 macro_rules! rows {
-    ($($view:ident, $bound:ident, $index:ty;)*) => {$(
+    ($($view:ident, $bound:ident, $index:ty, $convert:ident;)*) => {$(
         impl<T: $bound> $view<T> {
             /// The view as a matrix with rows of `length` elements.
             ///
@@ -60,8 +60,8 @@ macro_rules! rows {
             /// fn transpose(x: Global<f32>, y: GlobalMut<f32>) {
             ///     let (row, column) = (thread::thread_idx_y(), thread::thread_idx_x());
             ///     let tile = shared_array!(tile: f32; 6).rows(3);
-            ///     tile.set(row, column, x.rows(3).get(row as usize, column as usize));
-            ///     y.rows(2).set(column as usize, row as usize, tile.get(row, column));
+            ///     tile.set(row, column, x.rows(3).get(row, column as usize));
+            ///     y.rows(2).set(column, row as usize, tile.get(row, column));
             /// }
             ///
             /// # let device = Emulator::default();
@@ -73,8 +73,8 @@ macro_rules! rows {
             /// ```
             #[inline(always)]
             #[must_use]
-            pub fn rows(self, length: $index) -> Rows<Self, $index> {
-                Rows { view: self, length }
+            pub fn rows(self, length: impl AnyIndex) -> Rows<Self, $index> {
+                Rows { view: self, length: length.$convert() }
             }
         }
 
@@ -100,7 +100,8 @@ macro_rules! rows {
             #[inline(always)]
             #[must_use]
             #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-            pub fn index(self, row: $index, column: $index) -> $index {
+            pub fn index(self, row: impl AnyIndex, column: impl AnyIndex) -> $index {
+                let (row, column) = (row.$convert(), column.$convert());
                 #[cfg(not(target_arch = "nvptx64"))]
                 if column >= self.length {
                     use crate::emulator::fault::{Kind, raise};
@@ -118,8 +119,8 @@ macro_rules! rows {
             /// fn transpose(x: Global<f32>, y: GlobalMut<f32>) {
             ///     let (row, column) = (thread::thread_idx_y(), thread::thread_idx_x());
             ///     let tile = shared_array!(tile: f32; 6).rows(3);
-            ///     tile.set(row, column, x.rows(3).get(row as usize, column as usize));
-            ///     y.rows(2).set(column as usize, row as usize, tile.get(row, column));
+            ///     tile.set(row, column, x.rows(3).get(row, column as usize));
+            ///     y.rows(2).set(column, row as usize, tile.get(row, column));
             /// }
             ///
             /// # let device = Emulator::default();
@@ -132,16 +133,16 @@ macro_rules! rows {
             #[inline(always)]
             #[must_use]
             #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-            pub fn get(self, row: $index, column: $index) -> T {
+            pub fn get(self, row: impl AnyIndex, column: impl AnyIndex) -> T {
                 self.view.get(self.index(row, column))
             }
         }
     )*};
 }
 rows! {
-    Global, DeviceCopy, usize;
-    GlobalMut, DeviceCopy, usize;
-    Shared, Element, u32;
+    Global, DeviceCopy, usize, wide;
+    GlobalMut, DeviceCopy, usize, wide;
+    Shared, Element, u32, narrow;
 }
 
 macro_rules! written_rows {
@@ -155,8 +156,8 @@ macro_rules! written_rows {
             /// fn transpose(x: Global<f32>, y: GlobalMut<f32>) {
             ///     let (row, column) = (thread::thread_idx_y(), thread::thread_idx_x());
             ///     let tile = shared_array!(tile: f32; 6).rows(3);
-            ///     tile.set(row, column, x.rows(3).get(row as usize, column as usize));
-            ///     y.rows(2).set(column as usize, row as usize, tile.get(row, column));
+            ///     tile.set(row, column, x.rows(3).get(row, column as usize));
+            ///     y.rows(2).set(column, row as usize, tile.get(row, column));
             /// }
             ///
             /// # let device = Emulator::default();
@@ -168,7 +169,7 @@ macro_rules! written_rows {
             /// ```
             #[inline(always)]
             #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-            pub fn set(self, row: $index, column: $index, value: T) {
+            pub fn set(self, row: impl AnyIndex, column: impl AnyIndex, value: T) {
                 self.view.set(self.index(row, column), value);
             }
         }

@@ -13,7 +13,7 @@
 //!     tile.set(t, t);
 //!     tile.set(t + 32, 100 + t);
 //!     thread::sync_threads();
-//!     out.set(t as usize, tile.get(63 - t));
+//!     out.set(t, tile.get(63 - t));
 //! }
 //!
 //! # let device = Emulator::default();
@@ -28,7 +28,7 @@
 use core::arch::{asm, global_asm};
 use core::marker::PhantomData;
 
-use super::{Element, Word};
+use super::{AnyIndex, Element, Word};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::{profile::Operation, thread as emulated};
 
@@ -47,7 +47,7 @@ global_asm!(".extern .shared .align 16 .b8 dynamic_shared[];");
 ///     tile.set(t, t);
 ///     tile.set(t + 32, 100 + t);
 ///     thread::sync_threads();
-///     out.set(t as usize, tile.get(63 - t));
+///     out.set(t, tile.get(63 - t));
 /// }
 ///
 /// # let device = Emulator::default();
@@ -87,7 +87,7 @@ impl Shared<u32> {
     ///     thread::sync_threads();
     ///     // The rows of the four matrices follow each other.
     ///     let words = tile.load_matrices(4 * t);
-    ///     out.set(t as usize, words[3]);
+    ///     out.set(t, words[3]);
     /// }
     ///
     /// # let device = Emulator::default();
@@ -100,7 +100,8 @@ impl Shared<u32> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn load_matrices(self, row: u32) -> [u32; 4] {
+    pub fn load_matrices(self, row: impl AnyIndex) -> [u32; 4] {
+        let row = row.narrow();
         target! {
             nvptx => {
                 let (a, b, c, d): (u32, u32, u32, u32);
@@ -151,7 +152,7 @@ impl<T: Element> Shared<T> {
     ///     tile.set(t + 32, 100 + t);
     ///     thread::sync_threads();
     ///     let (low, high) = tile.split(32);
-    ///     out.set(t as usize, low.get(31 - t) + high.get(t));
+    ///     out.set(t, low.get(31 - t) + high.get(t));
     /// }
     ///
     /// # let device = Emulator::default();
@@ -164,7 +165,8 @@ impl<T: Element> Shared<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn split(self, count: u32) -> (Self, Self) {
+    pub fn split(self, count: impl AnyIndex) -> (Self, Self) {
+        let count = count.narrow();
         #[cfg(not(target_arch = "nvptx64"))]
         if count > 0 {
             self.check(count - 1);
@@ -200,7 +202,7 @@ impl<T: Element> Shared<T> {
     ///     tile.set(t, t);
     ///     tile.set(t + 32, 100 + t);
     ///     thread::sync_threads();
-    ///     out.set(t as usize, tile.cast::<u8>().get(4 * t).into());
+    ///     out.set(t, tile.cast::<u8>().get(4 * t).into());
     /// }
     ///
     /// # let device = Emulator::default();
@@ -234,7 +236,7 @@ impl<T: Element> Shared<T> {
     ///     tile.set(t, t);
     ///     tile.set(t + 32, 100 + t);
     ///     thread::sync_threads();
-    ///     out.set(t as usize, tile.len());
+    ///     out.set(t, tile.len());
     /// }
     ///
     /// # let device = Emulator::default();
@@ -261,7 +263,7 @@ impl<T: Element> Shared<T> {
     ///     tile.set(t, t);
     ///     tile.set(t + 32, 100 + t);
     ///     thread::sync_threads();
-    ///     out.set(t as usize, u32::from(tile.is_empty() || !tile.split(0).0.is_empty()));
+    ///     out.set(t, u32::from(tile.is_empty() || !tile.split(0).0.is_empty()));
     /// }
     ///
     /// # let device = Emulator::default();
@@ -288,7 +290,7 @@ impl<T: Element> Shared<T> {
     ///     tile.set(t, t);
     ///     tile.set(t + 32, 100 + t);
     ///     thread::sync_threads();
-    ///     out.set(t as usize, tile.get(63 - t));
+    ///     out.set(t, tile.get(63 - t));
     /// }
     ///
     /// # let device = Emulator::default();
@@ -301,7 +303,8 @@ impl<T: Element> Shared<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get(self, index: u32) -> T {
+    pub fn get(self, index: impl AnyIndex) -> T {
+        let index = index.narrow();
         target! {
             nvptx => {
                 let address = self.address + index * Self::BYTES;
@@ -341,7 +344,7 @@ impl<T: Element> Shared<T> {
     ///     let t = thread::thread_idx_x();
     ///     tile.set(t, t * t);
     ///     thread::sync_threads();
-    ///     out.set(t as usize, tile.get(31 - t));
+    ///     out.set(t, tile.get(31 - t));
     /// }
     ///
     /// # let device = Emulator::default();
@@ -353,7 +356,8 @@ impl<T: Element> Shared<T> {
     /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn set(self, index: u32, value: T) {
+    pub fn set(self, index: impl AnyIndex, value: T) {
+        let index = index.narrow();
         target! {
             nvptx => {
                 let (address, raw) = (self.address + index * Self::BYTES, value.to_raw());
@@ -464,7 +468,7 @@ impl<T: Word> Shared<T> {
     ///     tile.set(t + 32, 100 + t);
     ///     thread::sync_threads();
     ///     let [a, b] = tile.get2(t);
-    ///     out.set(t as usize, a + b);
+    ///     out.set(t, a + b);
     /// }
     ///
     /// # let device = Emulator::default();
@@ -477,7 +481,8 @@ impl<T: Word> Shared<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get2(self, index: u32) -> [T; 2] {
+    pub fn get2(self, index: impl AnyIndex) -> [T; 2] {
+        let index = index.narrow();
         self.get2_at(2 * index)
     }
 
@@ -494,7 +499,7 @@ impl<T: Word> Shared<T> {
     ///     tile.set(t, t);
     ///     tile.set(t + 32, 100 + t);
     ///     thread::sync_threads();
-    ///     out.set(t as usize, tile.get4(t / 2).iter().sum());
+    ///     out.set(t, tile.get4(t / 2).iter().sum());
     /// }
     ///
     /// # let device = Emulator::default();
@@ -507,7 +512,8 @@ impl<T: Word> Shared<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get4(self, index: u32) -> [T; 4] {
+    pub fn get4(self, index: impl AnyIndex) -> [T; 4] {
+        let index = index.narrow();
         self.get4_at(4 * index)
     }
 
@@ -525,7 +531,7 @@ impl<T: Word> Shared<T> {
     ///     tile.set(t + 32, 100 + t);
     ///     thread::sync_threads();
     ///     let [a, b] = tile.get2_at(62 - 2 * t);
-    ///     out.set(t as usize, b - a);
+    ///     out.set(t, b - a);
     /// }
     ///
     /// # let device = Emulator::default();
@@ -538,7 +544,8 @@ impl<T: Word> Shared<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get2_at(self, index: u32) -> [T; 2] {
+    pub fn get2_at(self, index: impl AnyIndex) -> [T; 2] {
+        let index = index.narrow();
         target! {
             nvptx => {
                 let address = self.address + index * Self::BYTES;
@@ -581,7 +588,7 @@ impl<T: Word> Shared<T> {
     ///     tile.set(t, t);
     ///     tile.set(t + 32, 100 + t);
     ///     thread::sync_threads();
-    ///     out.set(t as usize, tile.get4_at(60 - t / 2 * 4)[3]);
+    ///     out.set(t, tile.get4_at(60 - t / 2 * 4)[3]);
     /// }
     ///
     /// # let device = Emulator::default();
@@ -594,7 +601,8 @@ impl<T: Word> Shared<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get4_at(self, index: u32) -> [T; 4] {
+    pub fn get4_at(self, index: impl AnyIndex) -> [T; 4] {
+        let index = index.narrow();
         target! {
             nvptx => {
                 if T::WIDE {
@@ -639,9 +647,9 @@ impl<T: Word> Shared<T> {
     /// fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
     ///     let tile = shared_array!(tile: f32; 128);
     ///     let t = thread::thread_idx_x();
-    ///     tile.set4(t, x.get4(t as usize));
+    ///     tile.set4(t, x.get4(t));
     ///     thread::sync_threads();
-    ///     y.set4(t as usize, tile.get4(31 - t));
+    ///     y.set4(t, tile.get4(31 - t));
     /// }
     ///
     /// let device = Emulator::default();
@@ -654,7 +662,8 @@ impl<T: Word> Shared<T> {
     /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn set4(self, index: u32, values: [T; 4]) {
+    pub fn set4(self, index: impl AnyIndex, values: [T; 4]) {
+        let index = index.narrow();
         let first = 4 * index;
         target! {
             nvptx => {
@@ -706,7 +715,7 @@ impl<T: Word> Shared<T> {
 ///     let t = thread::thread_idx_x();
 ///     tile.set(t, t);
 ///     thread::sync_threads();
-///     out.set(t as usize, tile.get(31 - t));
+///     out.set(t, tile.get(31 - t));
 /// }
 ///
 /// # let device = Emulator::default();
@@ -752,7 +761,7 @@ pub fn dynamic_shared_mem<T: Element>() -> Shared<T> {
 ///     tile.set(t, t);
 ///     tile.set(t + 32, 100 + t);
 ///     thread::sync_threads();
-///     out.set(t as usize, tile.get(63 - t));
+///     out.set(t, tile.get(63 - t));
 /// }
 ///
 /// # let device = Emulator::default();

@@ -17,7 +17,7 @@ use core::arch::asm;
 use core::marker::PhantomData;
 
 use super::mbarrier::Mbarrier;
-use super::{Element, Shared};
+use super::{AnyIndex, Element, Shared};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::{bulk::Tile, thread as emulated};
 
@@ -55,7 +55,8 @@ impl<T: Element, const R: usize> TensorMap<T, R> {
     #[doc = include_str!("examples/tensor.md")]
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn load(self, to: Shared<T>, index: u32, at: [i32; R], barrier: Mbarrier) {
+    pub fn load(self, to: Shared<T>, index: impl AnyIndex, at: [i32; R], barrier: Mbarrier) {
+        let index = index.narrow();
         const { assert!(1 <= R && R <= 3, "a tensor has one to three dimensions") };
         target! {
             nvptx => {

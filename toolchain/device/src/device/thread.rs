@@ -10,7 +10,7 @@
 //! fn squares(n: u32, out: GlobalMut<u64>) {
 //!     let i = thread::index_1d();
 //!     if i < n.into() {
-//!         out.set(i as usize, i * i);
+//!         out.set(i, i * i);
 //!     }
 //! }
 //!
@@ -320,7 +320,7 @@ pub fn block_size() -> u32 {
 ///     let t = thread::thread_idx_x();
 ///     tile.set(t, t);
 ///     thread::sync_threads();
-///     out.set(t as usize, tile.get(63 - t));
+///     out.set(t, tile.get(63 - t));
 /// }
 ///
 /// # let device = Emulator::default();

@@ -110,7 +110,7 @@ pub fn warp_role() -> u32 {
 ///     let lane = warp::lane_id();
 ///     tile.set(lane, lane);
 ///     warp::sync_warp(warp::FULL);
-///     out.set(lane as usize, tile.get(31 - lane));
+///     out.set(lane, tile.get(31 - lane));
 /// }
 ///
 /// # let device = Emulator::default();
@@ -221,12 +221,12 @@ shuffles! {
     /// #[kernel]
     /// fn segments(first: GlobalMut<u32>, sums: GlobalMut<u64>) {
     ///     let t = thread::thread_idx_x();
-    ///     first.set(t as usize, warp::shuffle_in(warp::FULL, t, 0, 8));
+    ///     first.set(t, warp::shuffle_in(warp::FULL, t, 0, 8));
     ///     let mut sum = u64::from(t) << 32;
     ///     for distance in [4, 2, 1] {
     ///         sum += warp::shuffle_xor_in(warp::FULL, sum, distance, 8);
     ///     }
-    ///     sums.set(t as usize, sum);
+    ///     sums.set(t, sum);
     /// }
     ///
     /// let device = Emulator::default();

@@ -74,7 +74,7 @@ impl Emulator {
     /// #[kernel]
     /// fn append(len: GlobalMut<u32>, list: GlobalMut<u32>) {
     ///     let place = atomic::add((len, 0), 1);
-    ///     list.set(place as usize, thread::thread_idx_x());
+    ///     list.set(place, thread::thread_idx_x());
     /// }
     ///
     /// fn ascends(device: &Emulator) -> Result<(), Box<dyn Error>> {

@@ -7,7 +7,7 @@
 //! # use warpkov_device::launch::*;
 //! #[kernel]
 //! fn write(x: GlobalMut<u32>) {
-//!     x.set(thread::thread_idx_x() as usize, 1);
+//!     x.set(thread::thread_idx_x(), 1);
 //! }
 //!
 //! let device = Emulator::default();
@@ -46,7 +46,7 @@ use crate::launch::Dim3;
 /// # use warpkov_device::launch::*;
 /// #[kernel]
 /// fn write(x: GlobalMut<u32>) {
-///     x.set(thread::thread_idx_x() as usize, 1);
+///     x.set(thread::thread_idx_x(), 1);
 /// }
 ///
 /// let device = Emulator::default();

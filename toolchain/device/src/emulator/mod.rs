@@ -286,7 +286,7 @@ impl Emulator {
     /// # use warpkov_device::launch::*;
     /// #[kernel]
     /// fn fill(x: GlobalMut<u32>) {
-    ///     x.set(thread::index_1d() as usize, 7);
+    ///     x.set(thread::index_1d(), 7);
     /// }
     ///
     /// let device = Emulator::default();
@@ -373,7 +373,7 @@ impl Emulator {
     /// # use warpkov_device::launch::*;
     /// #[kernel]
     /// fn fill(x: GlobalMut<u32>) {
-    ///     x.set(thread::index_1d() as usize, 7);
+    ///     x.set(thread::index_1d(), 7);
     /// }
     ///
     /// let mut blocks = 0;

@@ -397,7 +397,7 @@ impl Profile {
 /// # use warpkov_device::launch::*;
 /// #[kernel]
 /// fn fill(x: GlobalMut<u32>) {
-///     x.set(thread::thread_idx_x() as usize, 7);
+///     x.set(thread::thread_idx_x(), 7);
 /// }
 ///
 /// let profiler = Profiler::default();
@@ -422,7 +422,7 @@ impl Profiler {
     /// # use warpkov_device::launch::*;
     /// #[kernel]
     /// fn fill(x: GlobalMut<u32>) {
-    ///     x.set(thread::thread_idx_x() as usize, 7);
+    ///     x.set(thread::thread_idx_x(), 7);
     /// }
     ///
     /// let profiler = Profiler::default();

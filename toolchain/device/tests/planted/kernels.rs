@@ -13,7 +13,7 @@ use warpkov_device::shared_array;
 
 #[kernel]
 pub fn histogram(broken: u32, x: Global<u32>, bins: GlobalMut<u32>) {
-    let bin = x.get(thread::index_1d() as usize) as usize % 8;
+    let bin = x.get(thread::index_1d()) as usize % 8;
     if broken == 1 {
         bins.set(bin, bins.get(bin) + 1); // !
     } else {
@@ -23,7 +23,7 @@ pub fn histogram(broken: u32, x: Global<u32>, bins: GlobalMut<u32>) {
 
 #[kernel]
 pub fn sum(broken: u32, x: Global<u32>, total: GlobalMut<u32>) {
-    let value = x.get(thread::index_1d() as usize);
+    let value = x.get(thread::index_1d());
     if broken == 1 {
         let before = total.get(0); // !
         total.set(0, before + value); // !
@@ -34,7 +34,7 @@ pub fn sum(broken: u32, x: Global<u32>, total: GlobalMut<u32>) {
 
 #[kernel]
 pub fn largest(broken: u32, x: Global<u32>, best: GlobalMut<u32>) {
-    let value = x.get(thread::index_1d() as usize);
+    let value = x.get(thread::index_1d());
     if broken == 0 {
         atomic::max((best, 0), value);
         return;
@@ -89,7 +89,7 @@ pub fn halo(broken: u32, out: GlobalMut<u32>) {
 
 #[kernel]
 pub fn found(broken: u32, x: Global<u32>, flag: GlobalMut<u32>) {
-    if x.get(thread::index_1d() as usize) > 3 {
+    if x.get(thread::index_1d()) > 3 {
         if broken == 1 {
             flag.set(0, 1); // !
         } else {
@@ -100,7 +100,7 @@ pub fn found(broken: u32, x: Global<u32>, flag: GlobalMut<u32>) {
 
 #[kernel]
 pub fn marks(broken: u32, x: Global<u32>, flag: GlobalMut<u32>) {
-    let value = x.get(thread::index_1d() as usize);
+    let value = x.get(thread::index_1d());
     if flag.peek(0) < 2 {
         flag.mark(0, if broken == 1 { value } else { 1 }); // !
     }
@@ -122,7 +122,7 @@ pub fn third_reader(broken: u32, values: GlobalMut<u32>, out: GlobalMut<u32>) {
     let t = thread::thread_idx_x();
     // Threads 0, 33 and 66 read; thread 0's warp alone is ordered before the write.
     if t.is_multiple_of(33) {
-        out.set(t as usize, values.get(0)); // !
+        out.set(t, values.get(0)); // !
     }
     if broken == 1 {
         warp::sync_warp(warp::FULL);
@@ -140,11 +140,11 @@ pub fn third_reader(broken: u32, values: GlobalMut<u32>, out: GlobalMut<u32>) {
 pub fn reverse_block(broken: u32, x: Global<f32>, y: GlobalMut<f32>) {
     let tile = shared_array!(tile: f32; 64);
     let t = thread::thread_idx_x();
-    tile.set(t, x.get(t as usize)); // !
+    tile.set(t, x.get(t)); // !
     if broken == 0 {
         thread::sync_threads();
     }
-    y.set(t as usize, tile.get(63 - t)); // !
+    y.set(t, tile.get(63 - t)); // !
 }
 
 #[kernel]
@@ -153,14 +153,14 @@ pub fn reuse_of_a_tile(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
     let t = thread::thread_idx_x();
     let mut sum = 0;
     for part in 0..3 {
-        tile.set(t, x.get((64 * part + t) as usize)); // !
+        tile.set(t, x.get(64 * part + t)); // !
         thread::sync_threads();
         sum += tile.get(63 - t); // !
         if broken == 0 {
             thread::sync_threads();
         }
     }
-    y.set(t as usize, sum);
+    y.set(t, sum);
 }
 
 #[kernel]
@@ -176,7 +176,7 @@ pub fn misplaced_barrier(broken: u32, out: GlobalMut<u32>) {
     }
     let value = tile.get((t + 40) % 64); // !
     thread::sync_threads();
-    out.set(t as usize, value);
+    out.set(t, value);
 }
 
 #[kernel]
@@ -235,7 +235,7 @@ pub fn warp_for_block(broken: u32, out: GlobalMut<u32>) {
     } else {
         thread::sync_threads();
     }
-    out.set(t as usize, tile.get(t ^ 32)); // !
+    out.set(t, tile.get(t ^ 32)); // !
 }
 
 #[kernel]
@@ -248,7 +248,7 @@ pub fn shuffle_for_sync(broken: u32, out: GlobalMut<u32>) {
     if broken == 0 {
         warp::sync_warp(warp::FULL);
     }
-    out.set(t as usize, tile.get(t ^ 1)); // !
+    out.set(t, tile.get(t ^ 1)); // !
 }
 
 #[kernel]
@@ -259,7 +259,7 @@ pub fn shared_histogram(broken: u32, x: Global<u32>, bins: GlobalMut<u32>) {
         local.set(t, 0);
     }
     thread::sync_threads();
-    let bin = x.get(thread::index_1d() as usize) % 8;
+    let bin = x.get(thread::index_1d()) % 8;
     if broken == 1 {
         local.set(bin, local.get(bin) + 1); // !
     } else {
@@ -267,7 +267,7 @@ pub fn shared_histogram(broken: u32, x: Global<u32>, bins: GlobalMut<u32>) {
     }
     thread::sync_threads();
     if t < 8 {
-        atomic::add((bins, t as usize), local.get(t));
+        atomic::add((bins, t), local.get(t));
     }
 }
 
@@ -295,7 +295,7 @@ pub fn every_thread_writes(broken: u32, x: Global<u32>, out: GlobalMut<u32>) {
         cell.set(0, x.get(0)); // !
     }
     thread::sync_threads();
-    out.set(t as usize, cell.get(0));
+    out.set(t, cell.get(0));
 }
 
 // Asynchronous copies.
@@ -304,38 +304,38 @@ pub fn every_thread_writes(broken: u32, x: Global<u32>, out: GlobalMut<u32>) {
 pub fn copy_without_wait(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
     let tile = shared_array!(tile: u32; 64);
     let t = thread::thread_idx_x();
-    tile.copy::<1>(t, x, t as usize); // !
+    tile.copy::<1>(t, x, t); // !
     copy::commit();
     if broken == 0 {
         copy::wait::<0>();
     }
     thread::sync_threads();
-    y.set(t as usize, tile.get(63 - t)); // !
+    y.set(t, tile.get(63 - t)); // !
 }
 
 #[kernel]
 pub fn copy_without_barrier(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
     let tile = shared_array!(tile: u32; 64);
     let t = thread::thread_idx_x();
-    tile.copy::<1>(t, x, t as usize); // !
+    tile.copy::<1>(t, x, t); // !
     copy::commit();
     copy::wait::<0>();
     if broken == 0 {
         thread::sync_threads();
     }
-    y.set(t as usize, tile.get(63 - t)); // !
+    y.set(t, tile.get(63 - t)); // !
 }
 
 #[kernel]
 pub fn pipeline_too_short(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
     let stages = shared_array!(stages: u32; 64);
     let (t, mut sum) = (thread::thread_idx_x(), 0);
-    stages.copy::<1>(t, x, t as usize); // !
+    stages.copy::<1>(t, x, t); // !
     copy::commit();
     for part in 0..4 {
         if part < 3 {
             let next = part + 1;
-            stages.copy::<1>(next % 2 * 32 + t, x, (32 * next + t) as usize); // !
+            stages.copy::<1>(next % 2 * 32 + t, x, 32 * next + t); // !
         }
         copy::commit();
         // One group may be in flight, not two.
@@ -346,24 +346,24 @@ pub fn pipeline_too_short(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
         }
         sum += stages.get(part % 2 * 32 + t); // !
     }
-    y.set(t as usize, sum);
+    y.set(t, sum);
 }
 
 #[kernel]
 pub fn misaligned_copy(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
     let tile = shared_array!(tile: u32; 128);
     let t = thread::thread_idx_x();
-    tile.copy::<4>(4 * t, x, (4 * t + broken) as usize); // !
+    tile.copy::<4>(4 * t, x, 4 * t + broken); // !
     copy::commit();
     copy::wait::<0>();
-    y.set(t as usize, tile.get(4 * t));
+    y.set(t, tile.get(4 * t));
 }
 
 #[kernel]
 pub fn overwritten_source(broken: u32, x: GlobalMut<u32>, y: GlobalMut<u32>) {
     let tile = shared_array!(tile: u32; 64);
     let t = thread::thread_idx_x();
-    tile.copy::<1>(t, x, t as usize); // !
+    tile.copy::<1>(t, x, t); // !
     copy::commit();
     if broken == 0 {
         copy::wait::<0>();
@@ -371,7 +371,7 @@ pub fn overwritten_source(broken: u32, x: GlobalMut<u32>, y: GlobalMut<u32>) {
     thread::sync_threads();
     x.set(63 - t as usize, 0); // !
     copy::wait::<0>();
-    y.set(t as usize, tile.get(t));
+    y.set(t, tile.get(t));
 }
 
 // Barriers and warp operations.
@@ -384,7 +384,7 @@ pub fn early_return(broken: u32, n: u32, out: GlobalMut<u32>) {
     }
     thread::sync_threads(); // !
     if t < n {
-        out.set(t as usize, t);
+        out.set(t, t);
     }
 }
 
@@ -395,14 +395,14 @@ pub fn barrier_in_a_loop(broken: u32, out: GlobalMut<u32>) {
     for _ in 0..rounds {
         thread::sync_threads(); // !
     }
-    out.set(t as usize, t);
+    out.set(t, t);
 }
 
 #[kernel]
 pub fn missing_lane(broken: u32, out: GlobalMut<u32>) {
     let lane = warp::lane_id();
     if broken == 0 || lane != 7 {
-        out.set(lane as usize, warp::sum_u32(warp::FULL, lane)); // !
+        out.set(lane, warp::sum_u32(warp::FULL, lane)); // !
     }
 }
 
@@ -410,7 +410,7 @@ pub fn missing_lane(broken: u32, out: GlobalMut<u32>) {
 pub fn outside_of_the_mask(broken: u32, out: GlobalMut<u32>) {
     let lane = warp::lane_id();
     let mask = if broken == 1 { 0xffff } else { warp::FULL };
-    out.set(lane as usize, warp::ballot(mask, lane > 3)); // !
+    out.set(lane, warp::ballot(mask, lane > 3)); // !
 }
 
 #[kernel]
@@ -418,7 +418,7 @@ pub fn shuffle_from_outside(broken: u32, out: GlobalMut<u32>) {
     let lane = warp::lane_id();
     if lane < 16 {
         let distance = if broken == 1 { 4 } else { 0 };
-        out.set(lane as usize, warp::shuffle_down(0xffff, lane, distance)); // !
+        out.set(lane, warp::shuffle_down(0xffff, lane, distance)); // !
     }
 }
 
@@ -444,23 +444,23 @@ pub fn beyond_a_tile(broken: u32, y: GlobalMut<f32>) {
     let t = thread::thread_idx_x();
     tile.set(t, 1.0);
     warp::sync_warp(warp::FULL);
-    y.set(t as usize, tile.get(t + broken)); // !
+    y.set(t, tile.get(t + broken)); // !
 }
 
 #[kernel]
 pub fn no_dynamic_memory(x: Global<f32>, y: GlobalMut<f32>) {
     let tile = shared::dynamic_shared_mem::<f32>();
     let t = thread::thread_idx_x();
-    tile.set(t, x.get(t as usize)); // !
+    tile.set(t, x.get(t)); // !
     thread::sync_threads();
-    y.set(t as usize, tile.get(t ^ 1));
+    y.set(t, tile.get(t ^ 1));
 }
 
 #[kernel]
 pub fn underflow(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
     let t = thread::thread_idx_x();
     let left = if broken == 1 { t - 1 } else { t.saturating_sub(1) };
-    y.set(t as usize, x.get(left as usize));
+    y.set(t, x.get(left));
 }
 
 #[kernel]
@@ -481,7 +481,7 @@ pub fn misaligned_pair(broken: u32, y: GlobalMut<f64>) {
     }
     warp::sync_warp(warp::FULL);
     let [a, b] = tile.get2_at(2 * t + broken); // !
-    y.set(t as usize, a + b);
+    y.set(t, a + b);
 }
 
 // Memory without a value.
@@ -494,7 +494,7 @@ pub fn unwritten_tile(broken: u32, y: GlobalMut<f32>) {
         tile.set(t, 1.0);
     }
     thread::sync_threads();
-    y.set(t as usize, tile.get(t)); // !
+    y.set(t, tile.get(t)); // !
 }
 
 #[kernel]
@@ -533,7 +533,7 @@ pub fn last_block(missing: u32, part: GlobalMut<u32>, arrived: GlobalMut<u32>, t
         return;
     }
     let block = thread::block_idx_x();
-    part.set(block as usize, block + 1); // !
+    part.set(block, block + 1); // !
     if fence {
         thread::fence();
     }
@@ -544,7 +544,7 @@ pub fn last_block(missing: u32, part: GlobalMut<u32>, arrived: GlobalMut<u32>, t
     if before == thread::grid_dim_x() - 1 {
         let mut sum = 0;
         for block in 0..thread::grid_dim_x() {
-            sum += part.get(block as usize); // !
+            sum += part.get(block); // !
         }
         total.set(0, sum);
     }
@@ -595,7 +595,7 @@ pub fn plain_flag(broken: u32, ready: GlobalMut<u32>, out: GlobalMut<u32>) {
         } else {
             while atomic::load((ready, 0), Ordering::Acquire, Scope::Device) == 0 {}
         }
-        out.set(thread::block_idx_x() as usize, 1);
+        out.set(thread::block_idx_x(), 1);
     }
 }
 
@@ -657,7 +657,7 @@ pub fn narrow_counter(broken: u32, count: GlobalMut<u32>) {
 pub fn endless(broken: u32, n: u32, x: Global<u32>, y: GlobalMut<u32>) {
     let mut i = thread::thread_idx_x();
     while i < n {
-        y.set(i as usize, x.get(i as usize)); // !
+        y.set(i, x.get(i)); // !
         i += if broken == 1 { 0 } else { thread::block_dim_x() };
     }
 }
@@ -674,7 +674,7 @@ pub fn shared_flag(broken: u32, out: GlobalMut<u32>) {
         atomic::store((flag, 0), 1, Ordering::Release, Scope::Block);
     }
     while atomic::load((flag, 0), Ordering::Acquire, Scope::Block) == 0 {} // !
-    out.set(t as usize, 1);
+    out.set(t, 1);
 }
 
 // Cooperative launches.
@@ -698,12 +698,12 @@ pub fn block_without_work(broken: u32, grid: GridGroup, n: u32, values: GlobalMu
         return;
     }
     if i < n {
-        values.set(i as usize, i);
+        values.set(i, i);
     }
     grid.sync(); // !
     if i < n {
-        let value = values.get((n - 1 - i) as usize);
-        values.set((n + i) as usize, value);
+        let value = values.get(n - 1 - i);
+        values.set(n + i, value);
     }
 }
 
@@ -752,7 +752,7 @@ pub fn leave_early(broken: u32, out: GlobalMut<u32>) {
 
 #[kernel(cluster = 2)]
 pub fn cluster_in_a_branch(broken: u32, out: GlobalMut<u32>) {
-    out.set(thread::index_1d() as usize, 1);
+    out.set(thread::index_1d(), 1);
     if broken == 0 || cluster::rank() == 0 {
         cluster::sync(); // !
     }
@@ -778,7 +778,7 @@ pub fn bulk_read_early(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
     } else {
         thread::sync_threads();
     }
-    y.set(t as usize, tile.get(t)); // !
+    y.set(t, tile.get(t)); // !
 }
 
 #[kernel(sm = 90)]
@@ -797,7 +797,7 @@ pub fn bulk_phase(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
         }
         // In the second round, phase 0 has ended, and phase 1 runs.
         full.wait(if broken == 1 { 0 } else { round }); // !
-        y.set((64 * round + t) as usize, tile.get(t)); // !
+        y.set(64 * round + t, tile.get(t)); // !
         thread::sync_threads();
     }
 }
@@ -817,7 +817,7 @@ pub fn bulk_no_such_phase(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
     if broken == 1 {
         full.wait(1); // !
     }
-    y.set(t as usize, tile.get(t));
+    y.set(t, tile.get(t));
 }
 
 #[kernel(sm = 90)]
@@ -832,7 +832,7 @@ pub fn bulk_bytes(expected: u32, x: Global<u32>, y: GlobalMut<u32>) {
     }
     thread::sync_threads();
     full.wait(0); // !
-    y.set(t as usize, tile.get(t));
+    y.set(t, tile.get(t));
 }
 
 #[kernel(sm = 90)]
@@ -848,7 +848,7 @@ pub fn bulk_size(count: u32, x: Global<u32>, y: GlobalMut<u32>) {
     thread::sync_threads();
     full.wait(0);
     if t < count {
-        y.set(t as usize, tile.get(t));
+        y.set(t, tile.get(t));
     }
 }
 
@@ -865,7 +865,7 @@ pub fn bulk_place(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
     thread::sync_threads();
     full.wait(0);
     if t < 32 {
-        y.set(t as usize, tile.get(t));
+        y.set(t, tile.get(t));
     }
 }
 
@@ -883,7 +883,7 @@ pub fn bulk_unfenced_barrier(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
     }
     thread::sync_threads();
     full.wait(0);
-    y.set(t as usize, tile.get(t));
+    y.set(t, tile.get(t));
 }
 
 #[kernel(sm = 90)]
@@ -899,7 +899,7 @@ pub fn bulk_unordered_barrier(broken: u32, y: GlobalMut<u32>) {
     }
     full.arrive(); // !
     full.wait(0);
-    y.set(t as usize, t);
+    y.set(t, t);
 }
 
 #[kernel(sm = 90)]
@@ -916,7 +916,7 @@ pub fn bulk_reuse(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
         bulk::load(tile, 0, x, 0, 64, full);
     }
     full.wait(0);
-    y.set(t as usize, tile.get(63 - t)); // !
+    y.set(t, tile.get(63 - t)); // !
     if broken == 0 {
         thread::sync_threads();
     }
@@ -1014,7 +1014,7 @@ pub fn bulk_result(broken: u32, y: GlobalMut<u32>, out: GlobalMut<u32>) {
         }
     }
     thread::sync_threads();
-    out.set(t as usize, y.get(t as usize)); // !
+    out.set(t, y.get(t)); // !
 }
 
 #[kernel(sm = 90)]
@@ -1029,7 +1029,7 @@ pub fn tile_place(broken: u32, x: TensorMap<u32, 2>, y: GlobalMut<u32>) {
     }
     thread::sync_threads();
     full.wait(0);
-    y.set(t as usize, tile.get(t));
+    y.set(t, tile.get(t));
 }
 
 // Products of warp groups.
@@ -1052,7 +1052,7 @@ pub fn product_read_early(broken: u32, d: GlobalMut<f32>) {
     if broken == 0 {
         sums.wait::<0>();
     }
-    sums.for_elements(|i, j, sum| d.set((32 * i + j) as usize, sum)); // !
+    sums.for_elements(|i, j, sum| d.set(32 * i + j, sum)); // !
     if broken == 1 {
         sums.wait::<0>();
     }
@@ -1079,7 +1079,7 @@ pub fn product_overwritten(broken: u32, d: GlobalMut<f32>) {
         thread::sync_threads();
     }
     sums.wait::<0>();
-    sums.for_elements(|i, j, sum| d.set((32 * i + j) as usize, sum));
+    sums.for_elements(|i, j, sum| d.set(32 * i + j, sum));
 }
 
 #[kernel(sm = "90a")]
@@ -1101,7 +1101,7 @@ pub fn product_without_fences(missing: u32, d: GlobalMut<f32>) {
     sums.multiply(a, b); // !
     wgmma::commit();
     sums.wait::<0>();
-    sums.for_elements(|i, j, sum| d.set((32 * i + j) as usize, sum));
+    sums.for_elements(|i, j, sum| d.set(32 * i + j, sum));
 }
 
 // Overlapping launches.
@@ -1138,7 +1138,7 @@ pub fn overwrite(broken: u32, x: GlobalMut<u32>) {
     if broken == 0 {
         grid::wait();
     }
-    x.set(thread::index_1d() as usize, 0); // !
+    x.set(thread::index_1d(), 0); // !
 }
 
 /// The launch before the previous one has ended only if the previous one waits before it lets the next begin.
@@ -1149,7 +1149,7 @@ pub fn pass(broken: u32, y: GlobalMut<u32>) {
     }
     grid::wait();
     grid::launch_dependents();
-    y.set(thread::index_1d() as usize, 0);
+    y.set(thread::index_1d(), 0);
 }
 
 #[kernel]

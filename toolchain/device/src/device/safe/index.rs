@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use super::{Brand, Safe, out_of_range};
-use crate::device::{DeviceCopy, Parameter, thread, warp};
+use crate::device::{AnyIndex, DeviceCopy, Parameter, thread, warp};
 
 mod sealed {
     /// Implemented for types whose [`to_u64`](super::Count::to_u64) is what a contract compares.
@@ -478,7 +478,8 @@ impl<'n, N: Count> Len<'n, N> {
     /// ```
     #[inline(always)]
     #[must_use]
-    pub fn index(self, i: u64) -> Option<Index<'n>> {
+    pub fn index(self, i: impl AnyIndex) -> Option<Index<'n>> {
+        let i = i.wide() as u64;
         (i < self.n.to_u64()).then_some(Index::below(i as usize))
     }
 
@@ -505,7 +506,8 @@ impl<'n, N: Count> Len<'n, N> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn at(self, i: u64) -> Index<'n> {
+    pub fn at(self, i: impl AnyIndex) -> Index<'n> {
+        let i = i.wide() as u64;
         match self.index(i) {
             Some(index) => index,
             None => out_of_range("Len", i, self.n.to_u64()),

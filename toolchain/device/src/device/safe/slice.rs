@@ -8,7 +8,7 @@ use super::{Count, In, Item, out_of_range};
 #[cfg(target_arch = "nvptx64")]
 use crate::device::atomic::Address;
 use crate::device::atomic::Cell;
-use crate::device::{Element, Global, GlobalMut, Word};
+use crate::device::{AnyIndex, Element, Global, GlobalMut, Word};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::thread::Atomic;
 
@@ -111,7 +111,8 @@ impl<T: Element> Slice<T> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn get(self, index: usize) -> T {
+    pub fn get(self, index: impl AnyIndex) -> T {
+        let index = index.wide();
         if index as u64 >= self.len {
             self.beyond(index);
         }
@@ -137,7 +138,8 @@ impl<T: Element> Slice<T> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn get_clamped(self, index: usize) -> T {
+    pub fn get_clamped(self, index: impl AnyIndex) -> T {
+        let index = index.wide();
         if self.len == 0 || (cfg!(not(target_arch = "nvptx64")) && index as u64 >= self.len) {
             self.beyond(index);
         }
@@ -163,7 +165,8 @@ impl<T: Element> Slice<T> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn chunk<const K: usize>(self, first: usize) -> [T; K] {
+    pub fn chunk<const K: usize>(self, first: impl AnyIndex) -> [T; K] {
+        let first = first.wide();
         if K as u64 > self.len || first as u64 > self.len - K as u64 {
             self.beyond(first.saturating_add(K).saturating_sub(1));
         }
@@ -188,7 +191,8 @@ impl<T: Element> Slice<T> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn range(self, Range { start, end }: Range<usize>) -> Self {
+    pub fn range(self, Range { start, end }: Range<impl AnyIndex>) -> Self {
+        let (start, end) = (start.wide(), end.wide());
         if start > end || end as u64 > self.len {
             self.beyond(end.wrapping_sub(1));
         }
@@ -226,10 +230,11 @@ impl<T: Element> Slice<T> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn row<'n, N: Count>(self, first: usize, len: Len<'n, N>) -> In<'n, T>
+    pub fn row<'n, N: Count>(self, first: impl AnyIndex, len: Len<'n, N>) -> In<'n, T>
     where
         T: Item<Number = T>,
     {
+        let first = first.wide();
         let n = len.get().to_u64();
         if n > self.len || first as u64 > self.len - n {
             self.beyond(first.saturating_add(n as usize).saturating_sub(1));
@@ -274,7 +279,8 @@ impl<T: Element> Slice<T> {
     /// ```
     #[inline(always)]
     #[track_caller]
-    pub fn every(self, first: usize, stride: usize, count: usize) -> impl Iterator<Item = T> {
+    pub fn every(self, first: impl AnyIndex, stride: impl AnyIndex, count: impl AnyIndex) -> impl Iterator<Item = T> {
+        let (first, stride, count) = (first.wide(), stride.wide(), count.wide());
         if count > 0 {
             // The product of two numbers of 64 bits may not fit.
             let last = (count as u64 - 1).checked_mul(stride as u64).and_then(|last| last.checked_add(first as u64));
@@ -408,7 +414,8 @@ impl<T: Word> Atomics<T> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn at(self, index: usize) -> AtomicCell<T> {
+    pub fn at(self, index: impl AnyIndex) -> AtomicCell<T> {
+        let index = index.wide();
         if index as u64 >= self.len {
             self.beyond(index);
         }
@@ -435,7 +442,8 @@ impl<T: Word> Atomics<T> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn chunk<const K: usize>(self, first: usize) -> [AtomicCell<T>; K] {
+    pub fn chunk<const K: usize>(self, first: impl AnyIndex) -> [AtomicCell<T>; K] {
+        let first = first.wide();
         if K as u64 > self.len || first as u64 > self.len - K as u64 {
             self.beyond(first.saturating_add(K).saturating_sub(1));
         }

@@ -2,7 +2,7 @@
 
 use super::out_of_range;
 use crate::device::atomic::{AtomicNumber, Ordering, Scope};
-use crate::device::{Element, Shared, thread};
+use crate::device::{AnyIndex, Element, Shared, thread};
 
 /// An array in the block's shared memory, which its threads fill and then read: see [`tile!`](crate::tile).
 ///
@@ -251,11 +251,11 @@ impl<T: AtomicNumber> Sums<'_, T> {
     /// ```
     #[inline(always)]
     #[track_caller]
-    pub fn add(&self, i: u32, value: T) {
-        if i >= self.tile.len {
-            out_of_range("tile", i.into(), self.tile.len.into());
+    pub fn add(&self, i: impl AnyIndex, value: T) {
+        if !i.is_below(self.tile.len) {
+            out_of_range("tile", i.wide() as u64, self.tile.len.into());
         }
-        T::fetch_add((self.tile.array, i), value, Ordering::Relaxed, Scope::Block);
+        T::fetch_add((self.tile.array, i.narrow()), value, Ordering::Relaxed, Scope::Block);
     }
 }
 
@@ -281,10 +281,10 @@ impl<T: Element> Filled<'_, T> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn get(&self, i: u32) -> T {
-        match i < self.tile.len {
-            true => self.tile.array.get(i),
-            false => out_of_range("tile", i.into(), self.tile.len.into()),
+    pub fn get(&self, i: impl AnyIndex) -> T {
+        match i.is_below(self.tile.len) {
+            true => self.tile.array.get(i.narrow()),
+            false => out_of_range("tile", i.wide() as u64, self.tile.len.into()),
         }
     }
 }
@@ -311,15 +311,15 @@ impl<T: Element> FilledRows<'_, T> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn get(&self, row: u32, column: u32) -> T {
+    pub fn get(&self, row: impl AnyIndex, column: impl AnyIndex) -> T {
         // The words between two rows are never written.
-        if row >= self.rows {
-            out_of_range("rows of a tile", row.into(), self.rows.into());
+        if !row.is_below(self.rows) {
+            out_of_range("rows of a tile", row.wide() as u64, self.rows.into());
         }
-        if column >= self.columns {
-            out_of_range("columns of a tile", column.into(), self.columns.into());
+        if !column.is_below(self.columns) {
+            out_of_range("columns of a tile", column.wide() as u64, self.columns.into());
         }
-        self.tile.array.get(self.pitch * row + column)
+        self.tile.array.get(self.pitch * row.narrow() + column.narrow())
     }
 }
 
