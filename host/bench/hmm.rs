@@ -144,81 +144,73 @@ pub enum BenchError {
 
 from_devices!(BenchError);
 
-/// Measures an operation at a place, on sequences cut as `scan` says. The CPU and [`ForwardMethod::Slices`] cut no sequences, and have
-/// f32 in place of TF32. A GPU launches all kernels of the operation as one graph, but for more than 2¹⁴ slices. Each step of training
-/// begins with the model of the step before. `method` is that of [`Operation::Forward`] on a device; other operations, and the CPU, have
-/// one method.
-///
-/// # Errors
-/// Those of the device, except a lack of memory: that is a result.
-pub fn measure(
-    place: &Place,
-    work: &Work,
-    operation: Operation,
-    precision: Precision,
-    scan: Scan,
-    method: ForwardMethod,
-    runs: usize,
-) -> Result<Measured, BenchError> {
-    let limits = limits(place, work, operation, precision, scan, method);
-    let chunks = limits.chunks;
-    let times = match precision {
-        Precision::F64 => time::<f64>(place, work, operation, limits, runs),
-        Precision::F32 | Precision::Tf32 => time::<f32>(place, work, operation, limits, runs),
-    };
-    let times = match times {
-        Err(warpkov_runtime::Error::Device(error @ CudaError::OutOfMemory { .. })) => {
-            Times::Lacking { out_of_memory: error.to_string() }
-        }
-        times => times?,
-    };
-    let (case, scan, device) = (work.case, chunks.is_some(), place.name());
-    Ok(Measured { case, operation, method, scan, precision, device, times })
+/// An operation on some work at a place, on sequences cut as `scan` says. The CPU and [`ForwardMethod::Slices`] cut no sequences, and have
+/// f32 in place of TF32. Each step of training begins with the model of the step before.
+#[derive(Clone, Copy)]
+pub struct Trial<'a> {
+    /// The CPU or the GPU.
+    pub place: &'a Place,
+    /// The model and its sequences.
+    pub work: &'a Work,
+    /// What is measured.
+    pub operation: Operation,
+    /// The floating-point type.
+    pub precision: Precision,
+    /// When the scan over time replaces the plain recursion.
+    pub scan: Scan,
+    /// That of [`Operation::Forward`] on a device; other operations, and the CPU, have one method.
+    pub method: ForwardMethod,
 }
 
-/// One run of an operation on the batch of a device, with the options of [`measure`]; nothing on a CPU.
-///
-/// # Errors
-/// Those of the device.
-pub fn once(
-    place: &Place,
-    work: &Work,
-    operation: Operation,
-    precision: Precision,
-    scan: Scan,
-    method: ForwardMethod,
-) -> Result<(), BenchError> {
-    fn once<T: Precise>(
-        device: &AnyDevice,
-        work: &Work,
-        operation: Operation,
-        limits: Limits,
-    ) -> Result<(), DeviceError> {
-        launch(&mut batch::<T>(device, work, limits)?, operation)?;
-        device.synchronize()
+impl Trial<'_> {
+    /// Times of several runs. A GPU launches all kernels of the operation as one graph, but for more than 2¹⁴ slices.
+    ///
+    /// # Errors
+    /// Those of the device, except a lack of memory: that is a result.
+    pub fn measure(&self, runs: usize) -> Result<Measured, BenchError> {
+        let &Self { place, work, operation, precision, method, .. } = self;
+        let limits = self.limits();
+        let times = match precision {
+            Precision::F64 => time::<f64>(place, work, operation, limits, runs),
+            Precision::F32 | Precision::Tf32 => time::<f32>(place, work, operation, limits, runs),
+        };
+        let times = match times {
+            Err(warpkov_runtime::Error::Device(error @ CudaError::OutOfMemory { .. })) => {
+                Times::Lacking { out_of_memory: error.to_string() }
+            }
+            times => times?,
+        };
+        let (case, scan, device) = (work.case, limits.chunks.is_some(), place.name());
+        Ok(Measured { case, operation, method, scan, precision, device, times })
     }
-    let Place::Device(device) = place else { return Ok(()) };
-    let limits = limits(place, work, operation, precision, scan, method);
-    Ok(match precision {
-        Precision::F64 => once::<f64>(device, work, operation, limits),
-        Precision::F32 | Precision::Tf32 => once::<f32>(device, work, operation, limits),
-    }?)
-}
 
-fn limits(
-    place: &Place,
-    work: &Work,
-    operation: Operation,
-    precision: Precision,
-    scan: Scan,
-    method: ForwardMethod,
-) -> Limits {
-    let over = if operation == Operation::Viterbi { OverPaths::Maxima } else { OverPaths::Sums };
-    let chunks = match (place, method) {
-        (Place::Device(_), ForwardMethod::Fused) => scan.steps(over, work.case.states, 1, &work.sequences),
-        _ => None,
-    };
-    Limits { chunks, plain_tf32: precision == Precision::Tf32, method, ..Limits::default() }
+    /// One run on a device, and nothing on a CPU.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn once(&self) -> Result<(), BenchError> {
+        fn once<T: Precise>(device: &AnyDevice, trial: &Trial) -> Result<(), DeviceError> {
+            launch(&mut batch::<T>(device, trial.work, trial.limits())?, trial.operation)?;
+            device.synchronize()
+        }
+        let Place::Device(device) = self.place else { return Ok(()) };
+        Ok(match self.precision {
+            Precision::F64 => once::<f64>(device, self),
+            Precision::F32 | Precision::Tf32 => once::<f32>(device, self),
+        }?)
+    }
+
+    fn limits(&self) -> Limits {
+        let over = if self.operation == Operation::Viterbi { OverPaths::Maxima } else { OverPaths::Sums };
+        let chunks = match (self.place, self.method) {
+            (Place::Device(_), ForwardMethod::Fused) => {
+                self.scan.steps(over, self.work.case.states, 1, &self.work.sequences)
+            }
+            _ => None,
+        };
+        let plain_tf32 = self.precision == Precision::Tf32;
+        Limits { chunks, plain_tf32, method: self.method, ..Limits::default() }
+    }
 }
 
 /// The model and the sequences of the work on a device.

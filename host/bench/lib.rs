@@ -5,4 +5,4 @@ pub mod mdp;
 pub mod pomdp;
 mod used;
 
-pub use used::{Kernel, Used, used};
+pub use used::{Kernel, Used, joules_per_1e9, used};

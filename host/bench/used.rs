@@ -24,7 +24,16 @@ pub struct Kernel {
     /// Number of launches.
     pub launches: u64,
     /// The time of all launches together, each timed by itself.
-    pub milliseconds: f64,
+    pub seconds: f64,
+}
+
+impl From<Usage> for Used {
+    fn from(Usage { kernels, peak_bytes, driver, .. }: Usage) -> Self {
+        let kernel =
+            |KernelUsage { entry, launches, time }| Kernel { kernel: entry, launches, seconds: time.as_secs_f64() };
+        let kernels = kernels.into_iter().map(kernel).collect();
+        Self { kernels, peak_bytes, driver, program: env!("CARGO_PKG_VERSION") }
+    }
 }
 
 /// Runs `work` with every kernel launched and timed by itself, and returns what it used, or `None` if nobody `asked`. `work` opens its own
@@ -38,12 +47,11 @@ pub fn used<R, E>(asked: bool, work: impl FnOnce() -> Result<R, E>) -> Result<Op
     }
     let (result, usage) = Usage::during(work);
     result?;
-    let kernel = |kernel: &KernelUsage| Kernel {
-        kernel: kernel.entry,
-        launches: kernel.launches,
-        milliseconds: 1e3 * kernel.time.as_secs_f64(),
-    };
-    let Usage { kernels, peak_bytes, driver, .. } = usage;
-    let kernels = kernels.iter().map(kernel).collect();
-    Ok(Some(Used { kernels, peak_bytes, driver, program: env!("CARGO_PKG_VERSION") }))
+    Ok(Some(usage.into()))
+}
+
+/// The energy of 10⁹ backups of a state, if `joules` were needed for `backups` of them.
+#[must_use]
+pub fn joules_per_1e9(joules: Option<f64>, backups: u64) -> Option<f64> {
+    joules.map(|joules| 1e9 * joules / backups as f64)
 }

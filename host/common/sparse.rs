@@ -109,12 +109,6 @@ impl Csr {
         &self.val
     }
 
-    /// Takes the matrix apart into row pointers, columns and values.
-    #[must_use]
-    pub fn into_arrays(self) -> (Array<u64>, Array<u32>, Array<f64>) {
-        (self.row_ptr, self.col, self.val)
-    }
-
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.row_ptr.len().saturating_sub(1)

@@ -184,7 +184,7 @@ pub fn bulk_rows(x: Global<F16>, order: Global<u32>, out: GlobalMut<F16>) {
     }
     thread::sync_threads();
     full.arrive_expecting(128);
-    bulk::load(rows, 64 * t, x, 64 * order.get(t as usize) as usize, 64, full);
+    bulk::load(rows, 64 * t, x, 64 * order.get(t) as usize, 64, full);
     while !full.try_wait(0) {}
     let other = 31 - t;
     bulk::store(out, 64 * other as usize, rows, 64 * other, 64);
@@ -230,7 +230,7 @@ pub fn tensor_tile<const R: usize>(
     }
     thread::sync_threads();
     full.wait(0);
-    out.set(t as usize, tile.get(if swizzled_tile == 1 { swizzled(4 * t) / 4 } else { t }));
+    out.set(t, tile.get(if swizzled_tile == 1 { swizzled(4 * t) / 4 } else { t }));
 }
 
 /// Rows of the result of a block of [`wgmma_matmul`].
@@ -361,10 +361,10 @@ pub fn wgmma_tile<const REGISTERS: usize>(a: Global<F16>, b: Global<F16>, d: Glo
     let (left, right) = dynamic_shared_mem::<u32>().aligned::<1024>().cast::<F16>().split(4096);
     let t = thread::thread_idx_x();
     for i in (t..4096).step_by(128) {
-        left.set(swizzled(2 * i) / 2, a.get(i as usize));
+        left.set(swizzled(2 * i) / 2, a.get(i));
     }
     for i in (t..128 * REGISTERS as u32).step_by(128) {
-        right.set(swizzled(2 * i) / 2, b.get(i as usize));
+        right.set(swizzled(2 * i) / 2, b.get(i));
     }
     bulk::fence();
     thread::sync_threads();
@@ -373,7 +373,7 @@ pub fn wgmma_tile<const REGISTERS: usize>(a: Global<F16>, b: Global<F16>, d: Glo
             match REGISTERS {
                 $($registers => {
                     let columns = Accumulator::<$registers>::COLUMNS;
-                    let store = |first: u32| move |i, j, sum| d.set(((first + i) * columns + j) as usize, sum);
+                    let store = |first: u32| move |i, j, sum| d.set((first + i) * columns + j, sum);
                     let mut once = Accumulator::<$registers>::zeros();
                     once.fence();
                     once.multiply(left, right);

@@ -245,7 +245,7 @@ pub fn histogram<'n>(n: Len<'n>, x: In<'n, u32>, bins: Atomics<u32>) {
     });
     let mut bin = thread::thread_idx_x();
     while bin < 64 {
-        atomic::add(bins.at(bin as usize), local.get(bin));
+        atomic::add(bins.at(bin), local.get(bin));
         bin += thread::block_dim_x();
     }
 }

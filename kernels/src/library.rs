@@ -51,8 +51,7 @@ pub fn library_atomics(
 ) {
     let local = shared_array!(library_extremes: f32; 2);
     let last = shared_array!(library_last: u32; 1);
-    let (t, block, value) =
-        (thread::thread_idx_x(), thread::block_idx_x() as usize, x.get(thread::index_1d() as usize));
+    let (t, block, value) = (thread::thread_idx_x(), thread::block_idx_x() as usize, x.get(thread::index_1d()));
     if t == 0 {
         local.set(0, f32::NEG_INFINITY);
         local.set(1, f32::INFINITY);
@@ -259,7 +258,7 @@ pub fn library_barriers(x: Global<u32>, out: GlobalMut<u32>) {
     let (cycles, narrow, nanoseconds) = (thread::clock64(), thread::clock(), thread::global_timer());
     if role == 0 {
         for other in 1..thread::block_dim_x() / 32 {
-            buffer.set(lane, x.get((32 * other + lane) as usize));
+            buffer.set(lane, x.get(32 * other + lane));
             thread::arrive_barrier(1, 64);
             thread::sync_barrier(2, 64);
         }
@@ -269,7 +268,7 @@ pub fn library_barriers(x: Global<u32>, out: GlobalMut<u32>) {
             thread::sync_barrier(2 + role, 64);
         }
         thread::sync_barrier(1, 64);
-        out.set(t as usize, buffer.get(lane) + role);
+        out.set(t, buffer.get(lane) + role);
         thread::arrive_barrier(2, 64);
         if role + 1 < thread::block_dim_x() / 32 {
             thread::arrive_barrier(3 + role, 64);
@@ -279,7 +278,7 @@ pub fn library_barriers(x: Global<u32>, out: GlobalMut<u32>) {
     if role == 0 {
         let narrow = thread::clock().wrapping_sub(narrow);
         let forward = thread::clock64() > cycles && narrow < 1 << 31 && thread::global_timer() >= nanoseconds;
-        out.set(t as usize, u32::from(forward));
+        out.set(t, u32::from(forward));
     }
 }
 
@@ -470,4 +469,44 @@ pub fn library_bounds<'n>(n: Len<'n>, x: In<'n, u32>, out: Out<'n, u32>) {
     for i in n.elements() {
         out.set(&i, x.get(&i) + 1);
     }
+}
+
+/// Elements of global memory, of shared memory, and of atomic cells, each by indices of five types.
+///
+/// - *Mathematics*: out(i, k) = 2 · x(bytesᵢ) for every type k; countsᵦ = the number of threads whose byte is b.
+/// - *Thread mapping*: one thread per byte.
+/// - *Shared memory*: 256 words, static. *Barriers*: one. *Deterministic*: yes. *Valid result in*: `out` and `counts`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `bytes` | threads of the grid | |
+/// | `x` | 256 | |
+/// | `out` | threads of the grid × 5 | |
+/// | `counts` | 256 | 0 before the launch |
+#[kernel(
+    requires(
+        bytes.len() >= shape.threads,
+        x.len() >= 256,
+        out.len() >= 5 * shape.threads,
+        counts.len() >= 256,
+        shape.dimensions == 1,
+    ),
+    block = 256,
+)]
+pub fn library_indices(bytes: Global<u8>, x: Global<u32>, out: GlobalMut<u32>, counts: GlobalMut<u32>) {
+    let tile = shared_array!(library_tile: u32; 256);
+    let (t, i) = (thread::thread_idx_x(), thread::index_1d());
+    tile.set(t, x.get(t));
+    thread::sync_threads();
+
+    let byte = bytes.get(i);
+    let (short, word, long, size) = (u16::from(byte), u32::from(byte), u64::from(byte), usize::from(byte));
+    out.set(5 * i, x.get(byte) + tile.get(byte));
+    out.set(5 * i + 1, x.get(short) + tile.get(short));
+    out.set(5 * i + 2, x.get(word) + tile.get(word));
+    out.set(5 * i + 3, x.get(long) + tile.get(long));
+    out.set(5 * i + 4, x.get(size) + tile.get(size));
+    atomic::add((counts, byte), 1);
 }

@@ -23,6 +23,7 @@ pub fn add(suite: &mut Suite) {
     suite.add("library_blocks", blocks);
     suite.add("library_barriers", barriers);
     suite.add("library_bounds", bounds);
+    suite.add("library_indices", indices);
     suite.add("library_elements", elements);
     suite.add("library_messages::f32", messages::<f32>);
     suite.add("library_messages::f64", messages::<f64>);
@@ -116,6 +117,22 @@ fn bounds(device: &AnyDevice, scale: usize) -> Outcome {
     same("refusal", &[unmet.to_string()], &[expected.to_owned()])?;
     library::library_bounds(device, Shape::cover(n as u64, 256), n as u32, &dx, &mut out)?;
     same("x + 1", &device.to_vec(&out)?, &x.iter().map(|x| x + 1).collect::<Vec<_>>())
+}
+
+fn indices(device: &AnyDevice, scale: usize) -> Outcome {
+    let (blocks, mut random) = (2 * scale, Random::new(47));
+    let bytes: Vec<u8> = (0..256 * blocks).map(|_| random.below(256) as u8).collect();
+    let x: Vec<u32> = (0..256).map(|_| random.below(1 << 31) as u32).collect();
+    let (dbytes, dx) = (device.upload(&bytes)?, device.upload(&x)?);
+    let (mut out, mut counts) = (device.zeros(5 * bytes.len())?, device.zeros(256)?);
+    // SAFETY: the buffers have the shapes that the kernel asks for.
+    unsafe {
+        library::library_indices(device, Shape::new(blocks as u32, 256), &dbytes, &dx, &mut out, &mut counts)?;
+    }
+    let expected = bytes.iter().flat_map(|&byte| [2 * x[usize::from(byte)]; 5]);
+    same("elements", &device.to_vec(&out)?, &expected.collect::<Vec<_>>())?;
+    let count = |byte: usize| bytes.iter().filter(|&&found| usize::from(found) == byte).count() as u32;
+    same("counts", &device.to_vec(&counts)?, &(0..256).map(count).collect::<Vec<_>>())
 }
 
 fn segments<T: Word + Named + std::fmt::Debug>(device: &AnyDevice, scale: usize) -> Outcome {

@@ -130,7 +130,7 @@ fn invalid_decision_processes_are_refused() {
     let bad = csr(&[0, 1], &[3], &[1.0]).unwrap();
     assert!(Mdp::new(1, 1, 0.5, bad, Csr::default(), None).is_err());
     assert!(valid.clone().with_gamma(f64::NAN).is_err() && valid.clone().with_gamma(2.0).is_err());
-    let parts = MdpParts { states: 1, ..valid.clone().with_objective(Objective::Minimize).without_grid().into_parts() };
+    let parts = MdpParts { states: 1, grid: None, ..valid.clone().with_objective(Objective::Minimize).into_parts() };
     assert!(parts.validated().is_err());
     for old in [vec![0, 0], vec![0, 2], vec![1, u32::MAX]] {
         assert_eq!(Order::new(old), None);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use super::{BenchOptions, Repeat, Repeated};
-use crate::used::Used;
+use crate::used::{Used, joules_per_1e9};
 use warpkov_common::choice::Choice;
 use warpkov_common::plot::panels::{Panel, Panels};
 use warpkov_mdp::backend::Attempt;
@@ -196,7 +196,7 @@ pub fn measure(
         sweep_us: (timed_sweeps > 0)
             .then(|| 1e3 * super::milliseconds(median(&mut sweep_times)) / f64::from(timed_sweeps)),
         sweep_bytes,
-        joules: joules.map(|joules| 1e9 * joules / backups as f64),
+        joules: joules_per_1e9(joules, backups),
         backups,
         used: repeat.used(&place, options)?,
         certificate: match target {

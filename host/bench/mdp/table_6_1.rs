@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{BenchOptions, Repeat, Repeated, milliseconds};
-use crate::used::Used;
+use crate::used::{Used, joules_per_1e9};
 use warpkov_common::plot::panels::{Panel, Panels};
 use warpkov_mdp::certificate::{Certificate, certify};
 use warpkov_mdp::error::SolveError;
@@ -193,7 +193,7 @@ pub fn measure(
             .map(|baseline| SpeedUp { convergence: baseline.milliseconds / mean, sweep: baseline.sweep_us / sweep_us }),
         published: contender.published(&domain),
         backups,
-        joules: joules.map(|joules| 1e9 * joules / backups as f64),
+        joules: joules_per_1e9(joules, backups),
         used: repeat.used(&place, &options)?,
         certificate: certify(mdp, &values),
         domain,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use warpkov_bench::hmm::figures::{self, Line, published};
-use warpkov_bench::hmm::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure, once};
+use warpkov_bench::hmm::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Trial, Work};
 use warpkov_bench::{Used, used};
 use warpkov_common::choice::Choice;
 use warpkov_hmm::backends::device::{ForwardMethod, Scan};
@@ -168,13 +168,14 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
                 precisions.iter().flat_map(|precision| methods.iter().map(move |method| (precision, method)))
             {
                 steps.say(format!("{states}x{sequences}x{length}, {operation}, {precision}"));
-                let measured = measure(&place, &work, operation, precision, scan, method, runs)?;
+                let trial = Trial { place: &place, work: &work, operation, precision, scan, method };
+                let measured = trial.measure(runs)?;
                 steps.next();
                 let beside = suite == HmmSuite::Figures && precision == Precision::F64;
                 let line = beside.then(|| published(case, operation)).flatten();
                 let published = line.map(|line| Published { line, hardware: figures::HARDWARE });
                 let ran = arguments.metering.kernels && matches!(measured.times, Times::Measured { .. });
-                let used = used(ran, || once(&place, &work, operation, precision, scan, method))?;
+                let used = used(ran, || trial.once())?;
                 let row = Row { measured, published, used };
                 if !arguments.json {
                     if all.is_empty() {

@@ -91,9 +91,9 @@ fn write_kernels<'a>(
             writeln!(out, "{:>10} {:>12} {:>10}  kernel", "launches", "ms", "µs each")?;
         }
         writeln!(out, "{name}: {} of GPU memory", size(*peak_bytes))?;
-        for Kernel { kernel, launches, milliseconds } in kernels {
-            let each = 1e3 * milliseconds / *launches as f64;
-            writeln!(out, "{launches:>10} {milliseconds:>12.3} {each:>10.2}  {kernel}")?;
+        for Kernel { kernel, launches, seconds } in kernels {
+            let (all, each) = (1e3 * seconds, 1e6 * seconds / *launches as f64);
+            writeln!(out, "{launches:>10} {all:>12.3} {each:>10.2}  {kernel}")?;
         }
         if kernels.is_empty() {
             writeln!(out, "{:>10}  no kernel ran on a GPU", 0)?;

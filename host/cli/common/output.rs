@@ -11,7 +11,7 @@ use warpkov_common::ranks::RankShare;
 use warpkov_common::report::{Report, Results};
 
 use super::file::{FileOrStd, extension, write_whole, writes};
-use super::ranks::usage_of;
+use super::ranks::ProcessUsage;
 use crate::error::Error;
 
 /// Where the results go: to a file, to the standard output, or only into the report.
@@ -106,7 +106,8 @@ pub fn with_usage(
     backups: Option<u64>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let Some(usage) = usage_of(backups) else { return write(out) };
+    let Some(usage) = ProcessUsage::reported(backups) else { return write(out) };
+    let usage = serde_json::to_string(&usage)?;
     let mut object = Vec::new();
     write(&mut object)?;
     let end = object.iter().rposition(|&byte| byte == b'}').unwrap_or(object.len());

@@ -7,7 +7,8 @@ use std::time::Duration;
 use std::{env, thread};
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Serialize;
+use warpkov_bench::{Used, joules_per_1e9};
 use warpkov_common::report::write_object;
 use warpkov_mdp::io::{Store, write_blocks, write_npy_together};
 use warpkov_mdp::model::whole::Described;
@@ -15,7 +16,7 @@ use warpkov_runtime as runtime;
 use warpkov_runtime::choose::{DeviceChoice, Devices};
 use warpkov_runtime::comm::launch::Launch;
 use warpkov_runtime::comm::{self, Communicator, Disagreed, Divided, Local, World};
-use warpkov_runtime::gpu::{KernelUsage, MODULES, Usage};
+use warpkov_runtime::gpu::{MODULES, Usage};
 
 use super::file::{self, FileOrStd};
 use super::{number, same};
@@ -87,8 +88,8 @@ impl Arguments {
     /// Writes what the kernels did, if it is asked for: a drawing, or the use of GPUs. Called at the end of the command.
     pub fn finish(&self) -> Result<(), Error> {
         if let Some(path) = self.usage.as_ref().filter(|_| writes()) {
-            let usage = usage();
-            if usage["kernels"] == json!([]) {
+            let usage = ProcessUsage::so_far(None);
+            if usage.used.kernels.is_empty() {
                 eprintln!("note: --usage: no kernel ran on a GPU");
             }
             file::write_whole(path, |out| write_object(out, &usage))?;
@@ -104,24 +105,27 @@ impl Arguments {
 }
 
 /// What the GPUs of this process did.
-fn usage() -> Value {
-    let Usage { kernels, peak_bytes, joules, driver } = Usage::so_far();
-    let kernel = |kernel: &KernelUsage| json!({ "kernel": kernel.entry, "launches": kernel.launches, "seconds": kernel.time.as_secs_f64() });
-    json!({
-        "program": env!("CARGO_PKG_VERSION"),
-        "driver": driver,
-        "kernels": kernels.iter().map(kernel).collect::<Vec<_>>(),
-        "peak_bytes": peak_bytes,
-        "joules": joules,
-    })
+#[derive(Serialize)]
+pub struct ProcessUsage {
+    #[serde(flatten)]
+    used: Used,
+    joules: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    joules_per_1e9_backups: Option<f64>,
 }
 
-/// [`usage`] for the report of a command, with the energy of 10⁹ of its backups; `None` without `--usage`.
-pub fn usage_of(backups: Option<u64>) -> Option<Value> {
-    let mut usage = Usage::is_measured().then(usage)?;
-    let joules = usage["joules"].as_f64().zip(backups).map(|(joules, backups)| 1e9 * joules / backups as f64);
-    usage["joules_per_1e9_backups"] = joules.into();
-    Some(usage)
+impl ProcessUsage {
+    fn so_far(backups: Option<u64>) -> Self {
+        let usage = Usage::so_far();
+        let joules = usage.joules;
+        let joules_per_1e9_backups = backups.and_then(|backups| joules_per_1e9(joules, backups));
+        Self { used: usage.into(), joules, joules_per_1e9_backups }
+    }
+
+    /// The use for the report of a command, with the energy of 10⁹ of its backups; `None` without `--usage`.
+    pub fn reported(backups: Option<u64>) -> Option<Self> {
+        Usage::is_measured().then(|| Self::so_far(backups))
+    }
 }
 
 /// Ends this process because another rank has failed. The main thread may wait for that rank on the GPU.

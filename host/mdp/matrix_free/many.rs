@@ -300,12 +300,14 @@ fn by_blocks<M: Blocks>(
                 // The launch ended for the time it took.
                 false => continue,
             };
-            let again = !stopped && progress.attempts.again(progress.run.status, &certificate);
-            if again && spent {
+            let again = progress.attempts.again(progress.run.status, &certificate);
+            progress.run.status = match again {
+                true if stopped => Status::Interrupted,
                 // Nothing is left for the next attempt.
-                progress.run.status = Status::SweepLimit;
-            }
-            progress.done = !again || spent;
+                true if spent => Status::SweepLimit,
+                _ => progress.run.status,
+            };
+            progress.done = !again || stopped || spent;
         }
         if progress.iter().all(|progress| progress.done) {
             break;

@@ -304,13 +304,6 @@ impl Mdp {
         self
     }
 
-    /// Removes the grid geometry.
-    #[must_use]
-    pub fn without_grid(mut self) -> Self {
-        self.0.grid = None;
-        self
-    }
-
     /// Adds a named set of states, in ascending order.
     pub(crate) fn insert_label(&mut self, name: &str, members: Vec<u32>) {
         debug_assert!(members.is_sorted_by(|a, b| a < b) && members.last().is_none_or(|&last| last < self.states()));

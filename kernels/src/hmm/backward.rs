@@ -173,7 +173,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
     };
     let table = table.skip(model * symbols as usize * states);
     let end = part::<T, TILES>(end, model);
-    let origin = base.get(from as usize);
+    let origin = base.get(from);
     let mut sums = Sums { starts: 0.0, ends: 0.0 };
     if WANT == want::COUNTS && summing && !recursive {
         let mut v = 0;
@@ -185,10 +185,10 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
 
     let mut first = 8 * thread::block_idx_x();
     while first < sequences {
-        let longest = lengths.get(first as usize);
+        let longest = lengths.get(first);
         let there = first + g < sequences;
         let m = if there { first + g } else { first };
-        let length = if there { lengths.get(m as usize) } else { 0 };
+        let length = if there { lengths.get(m) } else { 0 };
         let place = model * sequences as usize + m as usize;
         let likelihood = likelihoods.get(2 * place);
         let inverse = if likelihood > 0.0 { 1.0 / likelihood } else { 0.0 };
@@ -198,8 +198,8 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
             u = carried::<T, TILES>(carry, place);
         }
 
-        let row_of = |step: u32| base.get(step as usize) + m;
-        let load = |step: u32| if step < length { symbol.get(row_of(step) as usize) } else { 0 };
+        let row_of = |step: u32| base.get(step) + m;
+        let load = |step: u32| if step < length { symbol.get(row_of(step)) } else { 0 };
         let load_exponent = |step: u32| {
             if step < length { exponents.get(model * rows as usize + row_of(step) as usize) as u32 } else { 0 }
         };
@@ -565,21 +565,21 @@ pub fn backward_block<T: Real, const PER: usize, const PAIRS: bool>(
     let ring = warpkov_device::shared_array!(backward_ring: T; 1024);
     let (states, model) = (4 * PER, thread::block_idx_y() as usize);
     let m = thread::block_idx_x();
-    let length = lengths.get(m as usize);
+    let length = lengths.get(m);
     if length <= from {
         return;
     }
     let (i, p) = ((thread::thread_idx_x() / 4) as usize, thread::thread_idx_x() % 4);
     let a = sixteenth::<T, PER>(transitions, model * states * states, 1, states);
     let place = model * sequences as usize + m as usize;
-    let origin = base.get(from as usize);
+    let origin = base.get(from);
     let half_of = |half: u32| memory.split(half * states as u32).1.split(states as u32).0;
     let likelihood = likelihoods.get(2 * place);
     let inverse = if likelihood > 0.0 { 1.0 / likelihood } else { 0.0 };
 
-    let row_of = |step: u32| base.get(step as usize) + m;
+    let row_of = |step: u32| base.get(step) + m;
     let at = |row: u32| (model * window as usize + (row - origin) as usize) * states + i;
-    let load = |step: u32| if step < length { symbol.get(row_of(step) as usize) } else { 0 };
+    let load = |step: u32| if step < length { symbol.get(row_of(step)) } else { 0 };
     let load_exponent = |step: u32| {
         if step < length { exponents.get(model * rows as usize + row_of(step) as usize) as u32 } else { 0 }
     };

@@ -268,7 +268,7 @@ pub fn sum_rows<T: Real>(
     let (first, count) = (chunk.get(c), chunk.get(c + 1) - chunk.get(c));
     let mut k = thread::thread_idx_x();
     while k < count {
-        rows.set(k, order.get((first + k) as usize));
+        rows.set(k, order.get(first + k));
         k += thread::block_dim_x();
     }
     thread::sync_threads();

@@ -139,14 +139,14 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
     let starts = start;
     let table = table.skip(model * symbols as usize * states);
     let end = part::<T, TILES>(end, model);
-    let origin = base.get(from as usize);
+    let origin = base.get(from);
 
     let mut first = 8 * thread::block_idx_x();
     while first < sequences {
-        let longest = lengths.get(first as usize);
+        let longest = lengths.get(first);
         let there = first + g < sequences;
         let m = if there { first + g } else { first };
-        let length = if there { lengths.get(m as usize) } else { 0 };
+        let length = if there { lengths.get(m) } else { 0 };
         let place = model * sequences as usize + m as usize;
         let start = part::<T, TILES>(starts, if own == 0 { model } else { place });
         let mut x = [[0.0; 2]; TILES];
@@ -159,7 +159,7 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
             }
         }
 
-        let load = |step: u32| if step < length { symbol.get((base.get(step as usize) + m) as usize) } else { 0 };
+        let load = |step: u32| if step < length { symbol.get(base.get(step) + m) } else { 0 };
         let emission = |v: u32| part::<T, TILES>(table, v as usize);
         let stop = longest.min(until);
         let mut ahead = Ahead::<4>::new(from, true, load);
@@ -189,7 +189,7 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
             let beyond = Ahead::<4>::beyond(step, true, load);
             let left_behind = stop.min(step / 4 * 4 + 4);
             while step < left_behind {
-                let row = base.get(step as usize) + m;
+                let row = base.get(step) + m;
                 let (factor, e) = scale::<T>(row_top(x));
                 let y = multiply(x, &a);
                 let alive = step < length;
@@ -352,7 +352,7 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
     let tops = warpkov_device::shared_array!(forward_tops: u32; 32);
     let (states, model) = (4 * PER, thread::block_idx_y() as usize);
     let m = thread::block_idx_x();
-    let length = lengths.get(m as usize);
+    let length = lengths.get(m);
     if length <= from {
         return;
     }
@@ -360,10 +360,10 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
     let (warp_id, warps) = (warp::warp_id(), PER as u32 / 2);
     let a = sixteenth::<T, PER>(transitions, model * states * states, states, 1);
     let place = model * sequences as usize + m as usize;
-    let origin = base.get(from as usize);
+    let origin = base.get(from);
     let row_of = |half: u32| memory.split(half * states as u32).1.split(states as u32).0;
 
-    let load = |step: u32| if step < length { symbol.get((base.get(step as usize) + m) as usize) } else { 0 };
+    let load = |step: u32| if step < length { symbol.get(base.get(step) + m) } else { 0 };
     let emission = |v: u32| table.get((model * symbols as usize + v as usize) * states + j).to_f64();
     // Ends with a barrier; afterwards all threads may read this step's row.
     let publish = |half: u32, x: f64| {
@@ -378,7 +378,7 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
     };
     let keep = |step: u32, x: f64, e: i32| {
         if STORE && p == 0 {
-            let row = base.get(step as usize) + m;
+            let row = base.get(step) + m;
             alpha.set((model * window as usize + (row - origin) as usize) * states + j, T::from_f64(x));
             if j == 0 {
                 exponents.set(model * rows as usize + row as usize, e);

@@ -204,7 +204,7 @@ pub fn sum_shifts(rows: u32, lengths: Global<u32>, base: Global<u32>, shift: Glo
     let mut sum = 0.0;
     let mut t = warp::lane_id();
     while t < lengths.get(m) {
-        sum += shift.get(model * rows as usize + base.get(t as usize) as usize + m);
+        sum += shift.get(model * rows as usize + base.get(t) as usize + m);
         t += 32;
     }
     let sum = warp::reduce(sum, |a, b| a + b);

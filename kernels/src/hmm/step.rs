@@ -314,7 +314,7 @@ pub fn forward_step<T: Multiply>(
     // Loads that are independent of the product, for this thread's two rows.
     let m = [0, 8].map(|half| tile.row + above + half + g);
     let b = m.map(|m| {
-        let v = model * symbols as usize + symbol.get((first + m.min(live - 1)) as usize) as usize;
+        let v = model * symbols as usize + symbol.get(first + m.min(live - 1)) as usize;
         [table.get(v * n + j).to_f64(), table.get(v * n + j + 1).to_f64()]
     });
     let x_first = model * window as usize + before as usize;
@@ -457,7 +457,7 @@ pub fn forward_end<T: Real>(
     }
     let mut t = thread::thread_idx_x();
     while t <= last {
-        total += f64::from(exponents.get(model * rows as usize + base.get(t as usize) as usize + m));
+        total += f64::from(exponents.get(model * rows as usize + base.get(t) as usize + m));
         t += thread::block_dim_x();
     }
     let sum = block::reduce(sum, 0.0, |a, b| a + b);
@@ -534,7 +534,7 @@ pub fn backward_step<T: Multiply>(
         let m = m.min(live - 1);
         let e = exponents.get(model * rows as usize + (first + m) as usize);
         let factor = f64::from_bits(((1023 - e) as u64) << 52);
-        let v = model * symbols as usize + symbol.get((first + m) as usize) as usize;
+        let v = model * symbols as usize + symbol.get(first + m) as usize;
         let likelihood = likelihoods.get(2 * (model * sequences as usize + m as usize));
         let inverse = if likelihood > 0.0 { LIFT / likelihood } else { 0.0 };
         [0, 1].map(|c| {
@@ -608,7 +608,7 @@ pub fn viterbi_step<T: Real>(sequences: Sequences, logs: Model<T>, step: Step, d
     let (group, place) = group();
     let (r, c) = (4 * (place / 16), 4 * (place % 16));
     let (m, state) = (tile.row + r + group, (tile.column + c) as usize);
-    let v = model * symbols as usize + symbol.get((first + m.min(live - 1)) as usize) as usize;
+    let v = model * symbols as usize + symbol.get(first + m.min(live - 1)) as usize;
     let emission = log_table.get4((v * n + state) / 4);
     let largest = if first == 0 {
         log_start.get4((model * n + state) / 4)

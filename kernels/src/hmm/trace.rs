@@ -88,8 +88,8 @@ pub fn trace<T: Real, const EARLY: usize>(
     let Model { symbols, start: log_start, transposed: log_transposed, table: log_table, end: log_end, .. } = logs;
     let (m, model) = (thread::block_idx_x(), thread::block_idx_y() as usize);
     let lane = warp::lane_id();
-    let (n, length) = (stride as usize, lengths.get(m as usize));
-    let row_of = |step: u32| model * rows as usize + (base.get(step as usize) + m) as usize;
+    let (n, length) = (stride as usize, lengths.get(m));
+    let row_of = |step: u32| model * rows as usize + (base.get(step) + m) as usize;
     let early_of = |step: u32| {
         let mut early = [[T::NEG_INFINITY; 4]; EARLY];
         each!(Q < EARLY, {
@@ -154,7 +154,7 @@ pub fn trace<T: Real, const EARLY: usize>(
     let mut step = lane;
     while possible && step < length {
         let state = path.get(row_of(step)) as usize;
-        let v = model * symbols as usize + symbol.get((base.get(step as usize) + m) as usize) as usize;
+        let v = model * symbols as usize + symbol.get(base.get(step) + m) as usize;
         score += log_table.get(v * n + state).to_f64();
         score += if step > 0 {
             log_transposed.get((model * n + state) * n + path.get(row_of(step - 1)) as usize).to_f64()

@@ -108,15 +108,15 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
     warp::sync_warp(warp::FULL);
 
     let first = warp::SIZE / lanes * thread::block_idx_x();
-    let longest = lengths.get(first as usize);
+    let longest = lengths.get(first);
     let there = first + group < sequences;
     let m = if there { first + group } else { first };
-    let length = if there { lengths.get(m as usize) } else { 0 };
-    let row_of = |step: u32| base.get(step as usize) + m;
+    let length = if there { lengths.get(m) } else { 0 };
+    let row_of = |step: u32| base.get(step) + m;
     let word_of = |step: u32| (model * rows as usize + row_of(step) as usize) * STATES + own as usize;
-    let load = |step: u32| if step < length { symbol.get(row_of(step) as usize) } else { 0 };
+    let load = |step: u32| if step < length { symbol.get(row_of(step)) } else { 0 };
     let log_table = log_table.skip(model * symbols as usize * STATES);
-    let own_table = log_table.skip(own as usize);
+    let own_table = log_table.skip(own);
     let emission = |v: u32| own_table.get(v as usize * STATES);
     let start = log_start.get(model * STATES + own as usize);
     let parts = [0, half].map(|first| deltas.split(first + group * pitch(STATES) as u32).1);
@@ -226,7 +226,7 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
     while possible && step < length {
         let at = model * rows as usize + row_of(step) as usize;
         let state = path.get(at);
-        score += log_table.get(symbol.get(row_of(step) as usize) as usize * STATES + state as usize).to_f64();
+        score += log_table.get(symbol.get(row_of(step)) as usize * STATES + state as usize).to_f64();
         score += if step > 0 {
             let before = path.get(model * rows as usize + row_of(step - 1) as usize);
             matrix.get(state * lanes + before).to_f64()
@@ -286,7 +286,7 @@ pub fn viterbi_block<T: Real, const PER: usize>(sequences: Sequences, logs: Mode
     let all = warpkov_device::shared_array!(viterbi_largest: T; 1);
     let (states, model) = (4 * PER, thread::block_idx_y() as usize);
     let m = thread::block_idx_x();
-    let length = lengths.get(m as usize);
+    let length = lengths.get(m);
     let (j, p) = ((thread::thread_idx_x() / 4) as usize, thread::thread_idx_x() % 4);
     let half_of = |half: u32| memory.split(half * states as u32).1.split(states as u32).0;
     // Rows of lane l of 16: 64q + 4l … 64q + 4l + 3, in four columns.
@@ -296,8 +296,8 @@ pub fn viterbi_block<T: Real, const PER: usize>(sequences: Sequences, logs: Mode
         let i = 64 * (K / 4) + 4 * l as usize + K % 4;
         a[K] = log_transitions.get4(((model * states + i) * states + j / 4 * 4) / 4);
     });
-    let row_of = |step: u32| base.get(step as usize) + m;
-    let load = |step: u32| if step < length { symbol.get(row_of(step) as usize) } else { 0 };
+    let row_of = |step: u32| base.get(step) + m;
+    let load = |step: u32| if step < length { symbol.get(row_of(step)) } else { 0 };
     let emission = |v: u32| log_table.get((model * symbols as usize + v as usize) * states + j);
     let mut ahead = Ahead::<32>::new(0, true, load);
     let mut next = emission(ahead.get(0));

@@ -462,8 +462,8 @@ pub fn take_again<const WANTED: u32>(
         let first_shown = place(4) as usize;
         let load = |t: u32| {
             if t < length {
-                let m = chain.get((link + t / until) as usize);
-                symbol.get((base.get((t % until) as usize) + m) as usize)
+                let m = chain.get(link + t / until);
+                symbol.get(base.get(t % until) + m)
             } else {
                 0
             }

@@ -115,7 +115,7 @@ impl<T: Real, O: Offset> Model<T, O> {
         let count = (buffer_ptr.get(block + 1).to_usize() - start) as u32;
         let mut i = t;
         while i < count {
-            values.set(cells + i, self.v_old.get(buffer.get(start + i as usize) as usize));
+            values.set(cells + i, self.v_old.get(buffer.get(start + i as usize)));
             i += threads;
         }
         thread::sync_threads();
@@ -149,7 +149,7 @@ impl<T: Real, O: Offset> Model<T, O> {
                     let successor = if place < self.blocks.resident {
                         values.get(place)
                     } else {
-                        self.v_old.get((place - self.blocks.resident) as usize)
+                        self.v_old.get(place - self.blocks.resident)
                     };
                     expected = math::fma(self.blocks.prob.get(entry).to_f64(), successor.to_f64(), expected);
                     entry += stride;

@@ -74,7 +74,7 @@ pub fn evaluate_block_per_state<T: Real, O: Offset>(
         }
     }
     while entry < end {
-        let successor = v.old.get(rows.col.get(entry) as usize).to_f64();
+        let successor = v.old.get(rows.col.get(entry)).to_f64();
         let earned = math::fma(gamma, successor, entry_reward.get(entry).to_f64());
         sum = math::fma(rows.prob.get(entry).to_f64(), earned, sum);
         entry += thread::block_dim_x() as usize;
@@ -204,7 +204,7 @@ pub fn evaluate_slices<T: Real, O: Offset>(
         // Prefetch the offsets of the next slice.
         let next = state.saturating_add(stride);
         let (next_entry, next_end) = bounds(next);
-        let (own, own_reward) = (v.old.get(state as usize), reward.get(state as usize));
+        let (own, own_reward) = (v.old.get(state), reward.get(state));
         let mut expected = 0.0;
         while entry < end {
             // Issue all loads of a step before the first use.
@@ -218,14 +218,14 @@ pub fn evaluate_slices<T: Real, O: Offset>(
                 }
             }
             for k in 0..UNROLL {
-                let value = v.old.get(successor[k] as usize);
+                let value = v.old.get(successor[k]);
                 expected = math::fma(probability[k].to_f64(), value.to_f64(), expected);
             }
             entry += O::from_usize(UNROLL * SLICE);
         }
         let value = T::from_f64(math::fma(gamma, expected, own_reward.to_f64()));
         change = change.max((value - own).abs());
-        v.new.set(state as usize, value);
+        v.new.set(state, value);
         (state, entry, end) = (next, next_entry, next_end);
     }
     residuals.record(change.to_f64());

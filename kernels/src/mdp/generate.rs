@@ -69,8 +69,8 @@ pub fn grid_patterns<'c>(
     let width = width.max(1);
     for i in cells.elements() {
         let number = pattern_of(width, height, i.index().get() as u32, |cell| {
-            if walled > 0 { kinds.get(cell as usize) } else { kind_without_walls(width, height, cell) }
+            if walled > 0 { kinds.get(cell) } else { kind_without_walls(width, height, cell) }
         });
-        pattern.set(&i, index.get(number as usize));
+        pattern.set(&i, index.get(number));
     }
 }

@@ -57,7 +57,7 @@ pub fn unpack<T: Real>(
 ) {
     let mut i = thread::index_1d();
     while i < u64::from(count) {
-        let (ghost, value) = (ghosts.get(i as usize) as usize, received.get(i as usize));
+        let (ghost, value) = (ghosts.get(i) as usize, received.get(i));
         if tile > 0 && value != values.get(ghost) {
             // Several ghosts may be in one tile.
             atomic::max((changed, ghost / tile as usize), 1u32);

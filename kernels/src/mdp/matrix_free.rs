@@ -126,7 +126,7 @@ impl<M: Outcomes> Part<M> {
         }
         let mut all = Change::<f64>::NONE;
         self.states::<LANES>(|state| {
-            let value = |next: u64| old.get(next as usize).to_f64();
+            let value = |next: u64| old.get(next).to_f64();
             let (best, ..) = examine::<M, LANES, false>(&self.model, &self.table, state, value, math::fma);
             if LANES == 1 || warp::lane_id() == 0 {
                 all = all.and(update(state, best, old, new));
@@ -158,11 +158,11 @@ impl<M: Outcomes> Part<M> {
     pub fn measure<T: Real, const LANES: u32>(&self, v: Global<T>, policy: GlobalMut<u32>, found: GlobalMut<u64>) {
         let mut all = Measured::NONE;
         self.states::<LANES>(|state| {
-            let value = |next: u64| v.get(next as usize).to_f64();
+            let value = |next: u64| v.get(next).to_f64();
             let (_, action, here) = examine::<M, LANES, true>(&self.model, &self.table, state, value, math::fma);
             all = all.and(here);
             if LANES == 1 || warp::lane_id() == 0 {
-                policy.set((state - self.first) as usize, action);
+                policy.set(state - self.first, action);
             }
         });
         all.each_slot(|slot, value| {
@@ -177,13 +177,13 @@ impl<M: Outcomes> Part<M> {
 /// Writes the value of a state whose best Q-factor is `best`.
 #[inline(always)]
 fn update<T: Real>(state: u64, best: f64, old: Global<T>, new: GlobalMut<T>) -> Change<f64> {
-    let before = old.get(state as usize);
+    let before = old.get(state);
     if best == f64::NEG_INFINITY {
-        new.set(state as usize, before);
+        new.set(state, before);
         return Change::NONE;
     }
     let after = T::from_f64(best);
-    new.set(state as usize, after);
+    new.set(state, after);
     change(before.to_f64(), after.to_f64())
 }
 
@@ -258,7 +258,7 @@ impl Many {
             self.words.get(word - 1)
         });
         let (from, to) = (self.table_ptr.get(number), self.table_ptr.get(number + 1));
-        let table = DeviceTable { numbers: self.tables.skip(from as usize), len: to - from };
+        let table = DeviceTable { numbers: self.tables.skip(from), len: to - from };
         let (first, states) = (self.state_ptr.get(number), self.state_ptr.get(number + 1) - self.state_ptr.get(number));
         let threads = u64::from(thread::block_dim_x());
         let own = u64::from(thread::thread_idx_x());
@@ -277,13 +277,13 @@ impl Many {
             let mut all = Change::<f64>::NONE;
             let mut state = own;
             while state < states {
-                let value = |next: u64| self.v.get((old + next) as usize);
+                let value = |next: u64| self.v.get(old + next);
                 let (best, ..) = examine::<M, 1, false>(&model, &table, state, value, math::fma);
-                let before = self.v.get((old + state) as usize);
+                let before = self.v.get(old + state);
                 if best == f64::NEG_INFINITY {
-                    self.v.set((new + state) as usize, before);
+                    self.v.set(new + state, before);
                 } else {
-                    self.v.set((new + state) as usize, best);
+                    self.v.set(new + state, best);
                     all = all.and(change(before, best));
                 }
                 state += threads;
@@ -303,7 +303,7 @@ impl Many {
         if old != 2 * first {
             let mut state = own;
             while state < states {
-                self.v.set((new + state) as usize, self.v.get((old + state) as usize));
+                self.v.set(new + state, self.v.get(old + state));
                 state += threads;
             }
         }
@@ -311,10 +311,10 @@ impl Many {
         let mut all = Measured::NONE;
         let mut state = own;
         while state < states {
-            let value = |next: u64| self.v.get((2 * first + next) as usize);
+            let value = |next: u64| self.v.get(2 * first + next);
             let (_, action, here) = examine::<M, 1, true>(&model, &table, state, value, math::fma);
             all = all.and(here);
-            self.policy.set((first + state) as usize, action);
+            self.policy.set(first + state, action);
             state += threads;
         }
         all.each_slot(|slot, value| {

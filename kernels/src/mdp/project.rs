@@ -61,7 +61,7 @@ pub fn count_rows<'s, O: Offset>(
 
 /// Copies the selected rows to compressed rows.
 ///
-/// - *Thread mapping*: a warp per row, a lane per entry.
+/// - *Thread mapping*: `lanes` lanes of a warp per row, which take its entries in turn.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `projected`.
 ///
 /// *Safety*:
@@ -69,6 +69,7 @@ pub fn count_rows<'s, O: Offset>(
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
 /// | `states` | scalar | S |
+/// | `lanes` | scalar | threads per row, a power of two |
 /// | `model` | [`Model`] | |
 /// | `policy` | S | actions of each state, or [`NO_ACTION`](super::choices::NO_ACTION) |
 /// | `projected` | S rows, [`Projected`] | `ptr` from [`count_rows`] and a scan |
@@ -78,14 +79,23 @@ pub fn count_rows<'s, O: Offset>(
         model.holds(states),
         policy.len() >= states,
         projected.holds(states, states),
-        shape.threads >= 32 * states,
+        lanes >= 1,
+        lanes <= 32,
+        shape.threads >= lanes * states,
         shape.block % 32 == 0,
         shape.dimensions == 1,
     )
 )]
-pub fn copy_rows<T: Real, O: Offset>(states: u32, model: Model<T, O>, policy: Global<u32>, projected: Projected<T, O>) {
+pub fn copy_rows<T: Real, O: Offset>(
+    states: u32,
+    lanes: u32,
+    model: Model<T, O>,
+    policy: Global<u32>,
+    projected: Projected<T, O>,
+) {
     let Model { choices, rows, reward, .. } = model;
-    let state = thread::index_1d() as usize / 32;
+    let state = (thread::index_1d() >> lanes.trailing_zeros()) as usize;
+    let lane = thread::thread_idx_x() & (lanes - 1);
     if state >= states as usize {
         return;
     }
@@ -93,13 +103,13 @@ pub fn copy_rows<T: Real, O: Offset>(states: u32, model: Model<T, O>, policy: Gl
     let (source, end) = choices.entries(rows.ptr, state, action);
     let length = end - source;
     let target = projected.ptr.get(state).to_usize();
-    let mut i = warp::lane_id() as usize;
+    let mut i = lane as usize;
     while i < length {
         projected.col.set(target + i, rows.col.get(source + i));
         projected.prob.set(target + i, rows.prob.get(source + i));
-        i += 32;
+        i += lanes as usize;
     }
-    if warp::lane_id() == 0 {
+    if lane == 0 {
         projected.reward.set(state, choices.row(state, action).map_or(T::ZERO, |row| reward.get(row)));
     }
 }

@@ -85,7 +85,7 @@ pub fn max_change<'s, T: Real>(
             change = change.max((v_new.get(&s).to_f64() - v_old.get(&s).to_f64()).abs());
         }
     }
-    record(slots.at(sweep as usize), change);
+    record(slots.at(sweep), change);
 }
 
 /// The norm ‖V‖∞ into slot 0.

@@ -58,7 +58,7 @@ impl<T: Real, O: Offset> Rows<T, O> {
                 }
             }
             for k in 0..STEP {
-                sum = math::fma(prob[k].to_f64(), v.get(col[k] as usize).to_f64(), sum);
+                sum = math::fma(prob[k].to_f64(), v.get(col[k]).to_f64(), sum);
             }
             entry += STEP * stride as usize;
         }

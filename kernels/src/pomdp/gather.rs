@@ -68,8 +68,8 @@ pub fn evaluate_actions<T: Real>(
         if here.iter().any(|&here| here > T::ZERO) {
             let mut expected = [0.0; TOGETHER as usize];
             while seen < all {
-                let (first, chance) = (o.col.get(seen as usize) * pairs, o.prob.get(seen as usize).to_f64());
-                let winner_of = pair_of.map(|pair| winners.get((first + pair) as usize));
+                let (first, chance) = (o.col.get(seen) * pairs, o.prob.get(seen).to_f64());
+                let winner_of = pair_of.map(|pair| winners.get(first + pair));
                 // Where p is 0, read vector 0, which other lanes read as well.
                 let values = [0, 1, 2, 3].map(|k| alpha.get(at(if here[k] > T::ZERO { winner_of[k] } else { 0 })));
                 expected = [0, 1, 2, 3].map(|k| math::fma(chance, values[k].to_f64(), expected[k]));
@@ -82,7 +82,7 @@ pub fn evaluate_actions<T: Real>(
     each!(K in [0 1 2 3] {
         let sum = block::reduce(sums[K], 0.0, |x, y| x + y);
         if thread::thread_idx_x() == 0 {
-            scores.set(pair_of[K] as usize, sum);
+            scores.set(pair_of[K], sum);
         }
     });
 }
@@ -126,8 +126,8 @@ pub fn belief_values<T: Real>(
     let mut k = beliefs.ptr.get(j) + thread::thread_idx_x();
     let mut now = 0.0;
     while k < end {
-        let row = beliefs.col.get(k as usize) as usize * actions as usize + a;
-        now = math::fma(beliefs.prob.get(k as usize).to_f64(), reward.get(row).to_f64(), now);
+        let row = beliefs.col.get(k) as usize * actions as usize + a;
+        now = math::fma(beliefs.prob.get(k).to_f64(), reward.get(row).to_f64(), now);
         k += thread::block_size();
     }
     let mut later = 0.0;
@@ -205,17 +205,17 @@ pub fn expect<T: Real>(
     let (lane, next) = (warp::lane_id(), from + warp::lane_id());
     let mut own = warp::warp_id();
     while own < in_group {
-        let j = picked.get((group * SIDE + own) as usize);
-        let a = chosen.get(j as usize);
+        let j = picked.get(group * SIDE + own);
+        let a = chosen.get(j);
         let pair = j * actions + a;
         if next < states {
             let column = a as usize * states as usize + next as usize;
             let (mut seen, all) = (o.ptr.get(column), o.ptr.get(column + 1));
             let mut sum = 0.0;
             while seen < all {
-                let i = winners.get((o.col.get(seen as usize) * beliefs * actions + pair) as usize);
+                let i = winners.get(o.col.get(seen) * beliefs * actions + pair);
                 let value = alpha.get(i as usize * states as usize + next as usize).to_f64();
-                sum = math::fma(o.prob.get(seen as usize).to_f64(), value, sum);
+                sum = math::fma(o.prob.get(seen).to_f64(), value, sum);
                 seen += 1;
             }
             tile.set(own * PITCH + lane, T::from_f64(sum));
@@ -268,16 +268,16 @@ pub fn gather<T: Real>(model: Model<T>, picks: Picks, expected: Global<T>, out: 
     let (in_group, side) = (SIDE.min(count - group * SIDE), side_by_side(count));
     let lane = warp::lane_id();
     if lane < in_group {
-        let a = chosen.get(picked.get((group * SIDE + lane) as usize) as usize) as usize;
+        let a = chosen.get(picked.get(group * SIDE + lane)) as usize;
         let mut own = warp::warp_id();
         while own < SIDE_STATES.min(states - from) {
             let row = (from + own) as usize * actions as usize + a;
             let (mut entry, end) = (t.ptr.get(row), t.ptr.get(row + 1));
             let mut sum = 0.0;
             while entry < end {
-                let next = group as usize * states as usize + t.col.get(entry as usize) as usize;
+                let next = group as usize * states as usize + t.col.get(entry) as usize;
                 let after = expected.get(next * side as usize + lane as usize).to_f64();
-                sum = math::fma(t.prob.get(entry as usize).to_f64(), after, sum);
+                sum = math::fma(t.prob.get(entry).to_f64(), after, sum);
                 entry += 1;
             }
             tile.set(own * PITCH + lane, T::from_f64(math::fma(gamma, sum, reward.get(row).to_f64())));

@@ -101,7 +101,7 @@ pub fn next_belief_inverse<'s, T: Real>(
     if let Some(l) = states.element() {
         let before = inverse.get(branch.action as usize * states.get() as usize + l.index().get());
         let seen = observation.get(branch.first(states.get()) + l.index().get());
-        next.set(&l, seen * belief.get(before as usize));
+        next.set(&l, seen * belief.get(before));
     }
 }
 

@@ -545,7 +545,7 @@ pub fn vector_of(key: u64) -> u32 {
 pub fn note_winners(first: u32, count: u32, best: Global<u64>, row_code: Global<u32>, winners: GlobalMut<u32>) {
     let row = thread::index_1d() as usize;
     if row < count as usize {
-        winners.set(row_code.get(first as usize + row) as usize, vector_of(best.get(row)));
+        winners.set(row_code.get(first as usize + row), vector_of(best.get(row)));
     }
 }
 
@@ -588,8 +588,8 @@ pub fn evaluate_winners<T: Real>(
     let mut k = beliefs.ptr.get(j) + thread::thread_idx_x();
     let mut sum = 0.0;
     while k < end {
-        let value = alpha.get(first + beliefs.col.get(k as usize) as usize).to_f64();
-        sum = math::fma(beliefs.prob.get(k as usize).to_f64(), value, sum);
+        let value = alpha.get(first + beliefs.col.get(k) as usize).to_f64();
+        sum = math::fma(beliefs.prob.get(k).to_f64(), value, sum);
         k += thread::block_dim_x();
     }
     let sum = block::reduce(sum, 0.0, |a, b| a + b);

@@ -59,13 +59,13 @@ pub fn count_entries<T: Real>(model: Model<T>, count: u32, beliefs: Rows<T, u32>
     let end = beliefs.ptr.get(j + 1);
     let mut k = beliefs.ptr.get(j) + warp::lane_id();
     while k < end {
-        let row = beliefs.col.get(k as usize) as usize * actions as usize + a;
+        let row = beliefs.col.get(k) as usize * actions as usize + a;
         let (mut entry, entries) = (t.ptr.get(row), t.ptr.get(row + 1));
         while entry < entries {
-            let row = a * states as usize + t.col.get(entry as usize) as usize;
+            let row = a * states as usize + t.col.get(entry) as usize;
             let (mut seen, all) = (o.ptr.get(row), o.ptr.get(row + 1));
             while seen < all {
-                atomic::add((counts, o.col.get(seen as usize) as usize * pairs + pair), 1);
+                atomic::add((counts, o.col.get(seen) as usize * pairs + pair), 1);
                 seen += 1;
             }
             entry += 1;
@@ -123,11 +123,11 @@ pub fn compact_rows(
     if code < codes as usize {
         let (row, next) = (ranks.get(code), ranks.get(code + 1));
         if next > row {
-            row_code.set(row as usize, code as u32);
-            row_ptr.set(row as usize, offsets.get(code));
+            row_code.set(row, code as u32);
+            row_ptr.set(row, offsets.get(code));
         }
         if code + 1 == codes as usize {
-            row_ptr.set(next as usize, offsets.get(code + 1));
+            row_ptr.set(next, offsets.get(code + 1));
             rows.set(0, next);
         }
     }
@@ -180,20 +180,20 @@ pub fn fill_entries<T: Real>(
         let k = chunk + warp::lane_id();
         let (mut entry, mut entries, mut here) = (0, 0, T::ZERO);
         if k < end {
-            let row = beliefs.col.get(k as usize) as usize * actions as usize + a;
+            let row = beliefs.col.get(k) as usize * actions as usize + a;
             (entry, entries) = (t.ptr.get(row), t.ptr.get(row + 1));
-            here = beliefs.prob.get(k as usize);
+            here = beliefs.prob.get(k);
         }
         while warp::any(warp::FULL, entry < entries) {
             let (mut seen, mut all, mut next, mut there) = (0, 0, 0, T::ZERO);
             if entry < entries {
-                next = t.col.get(entry as usize);
-                there = here * t.prob.get(entry as usize);
+                next = t.col.get(entry);
+                there = here * t.prob.get(entry);
                 let row = a * states as usize + next as usize;
                 (seen, all) = (o.ptr.get(row), o.ptr.get(row + 1));
             }
             while warp::any(warp::FULL, seen < all) {
-                let code = if seen < all { o.col.get(seen as usize) } else { u32::MAX };
+                let code = if seen < all { o.col.get(seen) } else { u32::MAX };
                 let same = warp::match_any(warp::FULL, code);
                 let rank = (same & below).count_ones();
                 let place = (code as usize).wrapping_mul(pairs).wrapping_add(pair);
@@ -204,8 +204,8 @@ pub fn fill_entries<T: Real>(
                 }
                 let first = warp::shuffle(warp::FULL, first, same.trailing_zeros());
                 if seen < all {
-                    col.set((first + rank) as usize, next);
-                    weight.set((first + rank) as usize, there * o.prob.get(seen as usize));
+                    col.set(first + rank, next);
+                    weight.set(first + rank, there * o.prob.get(seen));
                 }
                 // In the next round another lane may read and increment the same position.
                 warp::sync_warp(warp::FULL);
@@ -284,7 +284,7 @@ pub fn densify<T: Real>(states: u32, count: u32, beliefs: Rows<T, u32>, dense: G
     }
     while entry < end {
         let middle = entry + (end - entry) / 2;
-        if beliefs.col.get(middle as usize) < bound {
+        if beliefs.col.get(middle) < bound {
             entry = middle + 1;
         } else {
             end = middle;
@@ -369,8 +369,8 @@ pub fn expand_beliefs<T: Real, E: Factor>(first: u32, beliefs: Rows<T, u32>, den
     let end = beliefs.ptr.get(j + 1);
     let mut k = beliefs.ptr.get(j) + thread::thread_idx_x();
     while k < end {
-        let state = beliefs.col.get(k as usize) as usize;
-        let value = beliefs.prob.get(k as usize).to_f64();
+        let state = beliefs.col.get(k) as usize;
+        let value = beliefs.prob.get(k).to_f64();
         rows.set(row * stride as usize + state, E::of(E::BELIEF * value));
         let step = row / TILE * steps as usize + state / (E::PER_WORD * STEP);
         if used.peek(step) == 0 {
@@ -419,8 +419,8 @@ pub fn predict<T: Real>(model: Model<T>, beliefs: u32, dense: Global<T>, q: Glob
     if from + own < states && four < fours {
         let (mut entry, end) = (c.ptr.get(column(from + own)), c.ptr.get(column(from + own) + 1));
         while entry < end {
-            let row = group as usize * states as usize + c.col.get(entry as usize) as usize;
-            let prob = c.prob.get(entry as usize).to_f64();
+            let row = group as usize * states as usize + c.col.get(entry) as usize;
+            let prob = c.prob.get(entry).to_f64();
             let here = dense.get4(row * fours as usize + four as usize);
             sums = [0, 1, 2, 3].map(|k| math::fma(prob, here[k].to_f64(), sums[k]));
             entry += 1;
@@ -439,7 +439,7 @@ pub fn predict<T: Real>(model: Model<T>, beliefs: u32, dense: Global<T>, q: Glob
             q.set(pair as usize * states as usize + next as usize, value);
             let mut seen = if value > T::ZERO { start } else { end };
             while seen < end {
-                let code = (o.col.get(seen as usize) * beliefs * actions + pair) as usize;
+                let code = (o.col.get(seen) * beliefs * actions + pair) as usize;
                 if flags.peek(code) == 0 {
                     flags.mark(code, 1);
                 }
@@ -503,19 +503,19 @@ pub fn expand<T: Real, E: Factor>(
         let here = pair_of.map(|pair| q.get(pair as usize * states as usize + next as usize));
         let (mut seen, end) = (o.ptr.get(column), o.ptr.get(column + 1));
         while seen < end {
-            let (o, chance) = (o.col.get(seen as usize), o.prob.get(seen as usize).to_f64());
-            let rank_of = pair_of.map(|pair| ranks.get((o * beliefs * actions + pair) as usize));
+            let (o, chance) = (o.col.get(seen), o.prob.get(seen).to_f64());
+            let rank_of = pair_of.map(|pair| ranks.get(o * beliefs * actions + pair));
             // Row index `count` means: not among these rows.
             let row_of =
                 [0, 1, 2, 3].map(|k| if here[k] > T::ZERO { rank_of[k].wrapping_sub(first).min(count) } else { count });
             let step_of = row_of.map(|row| row / TILE as u32 * steps + next / (E::PER_WORD * STEP) as u32);
-            let used_of = [0, 1, 2, 3].map(|k| if row_of[k] < count { used.peek(step_of[k] as usize) } else { 0 });
+            let used_of = [0, 1, 2, 3].map(|k| if row_of[k] < count { used.peek(step_of[k]) } else { 0 });
             for (k, &row) in row_of.iter().enumerate() {
                 if row < count {
                     let value = E::BELIEF * here[k].to_f64() * chance;
                     rows.set(row as usize * stride as usize + next as usize, E::of(value));
                     if used_of[k] == 0 {
-                        used.mark(step_of[k] as usize, 1);
+                        used.mark(step_of[k], 1);
                     }
                 }
             }

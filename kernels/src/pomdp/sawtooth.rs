@@ -133,7 +133,7 @@ fn bound_row<T: Real>(
     thread::sync_threads();
     let (base, mut best, mut winner) = (common.get(0), common.get(1), NO_POINT);
     // A whole warp evaluates a long point.
-    let together = points > 0 && rows.ptr.get(points as usize) / points >= LONG;
+    let together = points > 0 && rows.ptr.get(points) / points >= LONG;
     let (group, lane, groups) = if together {
         (warp::warp_id(), warp::lane_id(), thread::block_dim_x() / warp::SIZE)
     } else {
@@ -152,13 +152,12 @@ fn bound_row<T: Real>(
         } else {
             LATER
         };
-        let drop = weight * drop.get(i as usize);
+        let drop = weight * drop.get(i);
         // Decrease of the bound that a point must exceed to improve on the present minimum.
         let needed = base - best;
-        let ratio_of =
-            |entry: u32| x.get(first + rows.col.get(entry as usize) as usize) / rows.prob.get(entry as usize).to_f64();
-        let mut ratio = x.get(first + peak_state.get(i as usize) as usize) / peak_prob.get(i as usize).to_f64();
-        let (mut entry, end) = (rows.ptr.get(i as usize), rows.ptr.get(i as usize + 1));
+        let ratio_of = |entry: u32| x.get(first + rows.col.get(entry) as usize) / rows.prob.get(entry).to_f64();
+        let mut ratio = x.get(first + peak_state.get(i) as usize) / peak_prob.get(i).to_f64();
+        let (mut entry, end) = (rows.ptr.get(i), rows.ptr.get(i as usize + 1));
         if together {
             while entry < end && -drop * ratio > needed {
                 // Independent loads.
@@ -190,7 +189,7 @@ fn bound_row<T: Real>(
     thread::sync_threads();
     let least = common.get(1);
     if best <= least && winner != NO_POINT {
-        known.used.mark(winner as usize, known.now);
+        known.used.mark(winner, known.now);
     }
     (least, base, looked_at)
 }
@@ -268,7 +267,7 @@ pub fn bound_successors<T: Real>(
         let (o, pair) = (code / pairs, code % pairs);
         let (row, column) = (pair as usize * states as usize, (pair % actions) as usize * states as usize);
         let mut score = 0.0;
-        if flags.get(code as usize) > 0 {
+        if flags.get(code) > 0 {
             let (mut count, mut base) = (0, 0.0);
             let mut chunk = 0;
             while chunk < states {
@@ -278,18 +277,18 @@ pub fn bound_successors<T: Real>(
                 if here > 0.0 {
                     let (mut entry, end) =
                         (observations.ptr.get(column + s as usize), observations.ptr.get(column + s as usize + 1));
-                    while entry < end && observations.col.get(entry as usize) != o {
+                    while entry < end && observations.col.get(entry) != o {
                         entry += 1;
                     }
                     if entry < end {
-                        value = here * observations.prob.get(entry as usize).to_f64();
+                        value = here * observations.prob.get(entry).to_f64();
                     }
                 }
                 let (before, found) = block::exclusive_scan(u32::from(value > 0.0), 0, |a, b| a + b);
                 if value > 0.0 {
                     list.set(first + (count + before) as usize, s);
                     x.set(first + s as usize, value);
-                    base = math::fma(value, corners.get(s as usize), base);
+                    base = math::fma(value, corners.get(s), base);
                 }
                 count += found;
                 looked_at += 1;
@@ -306,7 +305,7 @@ pub fn bound_successors<T: Real>(
             thread::sync_threads();
         }
         if t == 0 {
-            scores.set(code as usize, score);
+            scores.set(code, score);
         }
         code += thread::grid_dim_x();
     }
@@ -358,12 +357,12 @@ pub fn bound_beliefs<T: Real>(
     let (t, first) = (thread::thread_idx_x(), thread::block_idx_x() as usize * states as usize);
     let mut row = thread::block_idx_x();
     while row < count {
-        let (start, end) = (rows.ptr.get(row as usize), rows.ptr.get(row as usize + 1));
-        let state_of = |k: u32| rows.col.get((start + k) as usize);
+        let (start, end) = (rows.ptr.get(row), rows.ptr.get(row as usize + 1));
+        let state_of = |k: u32| rows.col.get(start + k);
         let mut base = 0.0;
         let mut k = t;
         while start + k < end {
-            let (s, value) = (state_of(k) as usize, rows.prob.get((start + k) as usize).to_f64());
+            let (s, value) = (state_of(k) as usize, rows.prob.get(start + k).to_f64());
             x.set(first + s, value);
             base = math::fma(value, corners.get(s), base);
             k += thread::block_dim_x();
@@ -377,8 +376,8 @@ pub fn bound_beliefs<T: Real>(
         }
         thread::sync_threads();
         if t == 0 {
-            bounds.set(row as usize, bound);
-            bases.set(row as usize, base);
+            bounds.set(row, bound);
+            bases.set(row, base);
         }
         row += thread::grid_dim_x();
     }
@@ -491,9 +490,9 @@ pub fn place_points<T: Real>(first: u32, new: NewPoints, rows: Rows<T, u32>, poi
     let (mut most, mut place) = (0.0, 0);
     let mut entry = from + t;
     while entry < end {
-        let prob = rows.prob.get(entry as usize);
-        state.set((start + (entry - from)) as usize, rows.col.get(entry as usize));
-        probs.set((start + (entry - from)) as usize, prob);
+        let prob = rows.prob.get(entry);
+        state.set(start + (entry - from), rows.col.get(entry));
+        probs.set(start + (entry - from), prob);
         if prob.to_f64() > most {
             (most, place) = (prob.to_f64(), entry);
         }
@@ -506,8 +505,8 @@ pub fn place_points<T: Real>(first: u32, new: NewPoints, rows: Rows<T, u32>, poi
     thread::sync_threads();
     let place = block::reduce(if most >= largest.get(0) { place } else { u32::MAX }, u32::MAX, u32::min);
     if t == 0 {
-        peak_state.set(point, rows.col.get(place as usize));
-        peak_prob.set(point, rows.prob.get(place as usize));
+        peak_state.set(point, rows.col.get(place));
+        peak_prob.set(point, rows.prob.get(place));
         drop.set(point, drops.get(k));
         used.set(point, uses.get(k));
         // The end of a point is the start of the next one, which another block writes.

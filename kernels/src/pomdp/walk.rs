@@ -32,7 +32,7 @@ pub const ANEW: u32 = u32::MAX;
 fn draw<T: Real>(prob: Global<T>, start: u64, end: u64, mut u: f64) -> usize {
     let mut entry = start;
     while entry + 1 < end {
-        u -= prob.get(entry as usize).to_f64();
+        u -= prob.get(entry).to_f64();
         if u < 0.0 {
             break;
         }
@@ -148,17 +148,17 @@ pub fn act<T: Real>(model: Model<T>, ends: Global<u8>, start: Start, guide: Guid
     let own = random::bits(seed, w as u64);
     let unit = |k: u64| random::unit(own, 4 * u64::from(step) + k);
     let s = state.get(w);
-    if s == ANEW || ends.get(s as usize) > 0 {
+    if s == ANEW || ends.get(s) > 0 {
         let (mut low, mut high, u) = (0, start.count - 1, unit(0));
         while low < high {
             let middle = (low + high) / 2;
-            if u < start.sum.get(middle as usize) {
+            if u < start.sum.get(middle) {
                 high = middle;
             } else {
                 low = middle + 1;
             }
         }
-        state.set(w, start.state.get(low as usize));
+        state.set(w, start.state.get(low));
         action.set(w, ANEW);
         history.set(w, 0);
         return;
@@ -166,7 +166,7 @@ pub fn act<T: Real>(model: Model<T>, ends: Global<u8>, start: Start, guide: Guid
     let a = if unit(0) < explored {
         (unit(1) * f64::from(actions)) as u32
     } else if (w as u32).wrapping_sub(first) < guided {
-        best_in.get(s as usize)
+        best_in.get(s)
     } else {
         best_of.get(w)
     };
@@ -237,15 +237,15 @@ pub fn advance<T: Real>(
             value = start.get(s).to_f64();
         } else {
             let (mut entry, end) = (o.ptr.get(column + s), o.ptr.get(column + s + 1));
-            while entry < end && o.col.get(entry as usize) != observed {
+            while entry < end && o.col.get(entry) != observed {
                 entry += 1;
             }
             if entry < end {
-                let chance = o.prob.get(entry as usize).to_f64();
+                let chance = o.prob.get(entry).to_f64();
                 let (mut entry, end) = (c.ptr.get(column + s), c.ptr.get(column + s + 1));
                 while entry < end {
-                    let from = before.get(first + c.col.get(entry as usize) as usize).to_f64();
-                    value = math::fma(c.prob.get(entry as usize).to_f64(), from, value);
+                    let from = before.get(first + c.col.get(entry) as usize).to_f64();
+                    value = math::fma(c.prob.get(entry).to_f64(), from, value);
                     entry += 1;
                 }
                 value *= chance;
@@ -326,8 +326,8 @@ pub fn compress<T: Real>(
         let value = if s < states { dense.get(first + s as usize) } else { T::ZERO };
         let (before, count) = block::exclusive_scan(u32::from(value > T::ZERO), 0, |a, b| a + b);
         if value > T::ZERO {
-            state.set((place + before) as usize, s);
-            prob.set((place + before) as usize, value);
+            state.set(place + before, s);
+            prob.set(place + before, value);
         }
         place += count;
         chunk += WALK_THREADS;

@@ -89,7 +89,7 @@ pub fn scan_totals<'t, O: Offset>(tiles: Len<'t, u64>, totals: Out<'t, O>) {
 /// | `output` | n + 1 | from [`scan_tiles`] |
 #[kernel(safe, O = [u32, u64], requires(shape.grid >= sums.div_ceil(TILE)), block = THREADS)]
 pub fn scan_add<'s, O: Offset>(sums: Len<'s, u64>, totals: Slice<O>, output: Out<'s, O, ByRun<PER_THREAD>>) {
-    let before = totals.get(thread::block_idx_x() as usize);
+    let before = totals.get(thread::block_idx_x());
     for own in &sums.run::<PER_THREAD>() {
         if let Some(i) = own {
             output.set(i, output.get(i) + before);

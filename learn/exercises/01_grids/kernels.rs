@@ -10,7 +10,7 @@ pub fn negative<'r, 'c>(rows: Len<'r>, columns: Len<'c>, image: In2<'r, 'c, f32>
     // ANCHOR: part1
     // TODO: does each thread have a row and a column?
     let column = columns.at(thread::index_1d());
-    let row = rows.at((thread::block_idx_y() * thread::block_dim_y() + thread::thread_idx_y()).into());
+    let row = rows.at(thread::block_idx_y() * thread::block_dim_y() + thread::thread_idx_y());
     let value = 1.0 - image.get(rows.by(columns).cell(row, column));
     if let Some(pixel) = rows.by(columns).element() {
         out.set(&pixel, value);

@@ -10,7 +10,7 @@ use warpkov_device::device::safe::{Atomics, In, Len};
 #[kernel(safe, requires(bins.len() >= 256))]
 pub fn histogram<'n>(n: Len<'n>, x: In<'n, u32>, bins: Atomics<u32>) {
     if let Some(i) = n.element() {
-        let bin = bins.at(x.get(&i) as usize);
+        let bin = bins.at(x.get(&i));
         // ANCHOR: part1
         // TODO: another thread may count in the same bin at the same time.
         let count = atomic::load(bin, atomic::Ordering::Relaxed, atomic::Scope::Device);
@@ -25,7 +25,7 @@ pub fn histogram_by_blocks<'n>(n: Len<'n>, x: In<'n, u32>, bins: Atomics<u32>) {
     // ANCHOR: part2
     // TODO: half of the elements are 0, and all of them wait for one address.
     if let Some(i) = n.element() {
-        atomic::add(bins.at(x.get(&i) as usize), 1);
+        atomic::add(bins.at(x.get(&i)), 1);
     }
     // ANCHOR_END: part2
 }

@@ -14,7 +14,7 @@ pub fn reverse<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32>) {
     // ANCHOR: part1
     // TODO: which threads of the last block reach the barriers in `fill`?
     if let Some(own) = n.element() {
-        let tile = tile.fill(|i| x.get(n.at((first + i).into())));
+        let tile = tile.fill(|i| x.get(n.at(first + i)));
         y.set(&own, tile.get(length - 1 - t));
     }
     // ANCHOR_END: part1
@@ -23,7 +23,7 @@ pub fn reverse<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32>) {
 /// Element (`row`, `column`) of A, 0 outside of A.
 #[inline(always)]
 fn element<'r, 'c>(rows: Len<'r>, columns: Len<'c>, a: In2<'r, 'c, f32>, row: u32, column: u32) -> f32 {
-    match (rows.index(row.into()), columns.index(column.into())) {
+    match (rows.index(row), columns.index(column)) {
         (Some(row), Some(column)) => a.get(rows.by(columns).cell(row, column)),
         _ => 0.0,
     }

@@ -31,7 +31,7 @@ pub fn dot_tree(n: u32, x: Global<f32>, y: Global<f32>, partials: GlobalMut<f32>
     }
     // ANCHOR_END: part1
     if t == 0 {
-        partials.set(thread::block_idx_x() as usize, sums.get(0));
+        partials.set(thread::block_idx_x(), sums.get(0));
     }
 }
 
@@ -61,7 +61,7 @@ pub fn dot_shuffle(n: u32, x: Global<f32>, y: Global<f32>, partials: GlobalMut<f
     }
     // ANCHOR_END: part2
     if t == 0 {
-        partials.set(thread::block_idx_x() as usize, sum);
+        partials.set(thread::block_idx_x(), sum);
     }
 }
 
@@ -98,7 +98,7 @@ pub fn dot_block(n: u32, x: Global<f32>, y: Global<f32>, partials: GlobalMut<f32
     }
     // ANCHOR_END: part3
     if t == 0 {
-        partials.set(thread::block_idx_x() as usize, sum);
+        partials.set(thread::block_idx_x(), sum);
     }
 }
 
@@ -116,7 +116,7 @@ pub fn sum_partials(count: u32, partials: Global<f32>, result: GlobalMut<f32>) {
     let mut sum = 0.0;
     let mut i = t;
     while i < count {
-        sum += partials.get(i as usize);
+        sum += partials.get(i);
         i += LAST;
     }
     sums.set(t, sum);

@@ -83,7 +83,7 @@ pub fn tile_sums(n: u32, x: Global<u32>, sums: GlobalMut<u32>) {
     let first = 4 * thread::index_1d() as usize;
     let (_, total) = scan_block(load(first, n, x), shared::dynamic_shared_mem());
     if thread::thread_idx_x() == 0 {
-        sums.set(thread::block_idx_x() as usize, total);
+        sums.set(thread::block_idx_x(), total);
     }
 }
 
@@ -112,7 +112,7 @@ pub fn scan_sums(tiles: u32, sums: GlobalMut<u32>) {
 #[kernel]
 pub fn add_sums(n: u32, x: Global<u32>, sums: Global<u32>, y: GlobalMut<u32>) {
     let first = 4 * thread::index_1d() as usize;
-    let before = sums.get(thread::block_idx_x() as usize);
+    let before = sums.get(thread::block_idx_x());
     let (through, _) = scan_block(load(first, n, x), shared::dynamic_shared_mem());
     store(first, n, y, through.map(|sum| before + sum));
 }
@@ -166,14 +166,14 @@ pub fn scan_once(
     // ANCHOR: part3
     // TODO: nothing orders the number of the tile before and its flag, and every tile waits for the one before.
     if warp::warp_id() == 0 && warp::lane_id() == 0 {
-        aggregates.set(tile as usize, total);
+        aggregates.set(tile, total);
         atomic::store((flags, tile as usize), AGGREGATE, Ordering::Relaxed, Scope::Device);
         let mut before = 0;
         if tile > 0 {
             while atomic::load((flags, tile as usize - 1), Ordering::Relaxed, Scope::Device) != PREFIX {}
             before = prefixes.get(tile as usize - 1);
         }
-        prefixes.set(tile as usize, before + total);
+        prefixes.set(tile, before + total);
         atomic::store((flags, tile as usize), PREFIX, Ordering::Relaxed, Scope::Device);
         word.set(0, before);
     }

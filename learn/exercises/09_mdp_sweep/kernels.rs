@@ -23,7 +23,7 @@ pub fn sweep_block(
         let (mut entry, end) = (ptr.get(row) + t, ptr.get(row + 1));
         let mut sum = 0.0;
         while entry < end {
-            sum = math::fma_f32(prob.get(entry as usize), v.get(col.get(entry as usize) as usize), sum);
+            sum = math::fma_f32(prob.get(entry), v.get(col.get(entry)), sum);
             entry += 32;
         }
         partial.set(t, sum);
@@ -68,7 +68,7 @@ pub fn sweep_rows(
         (entry, end) = (ptr.get(row) as usize + lane % 8, ptr.get(row + 1) as usize);
     }
     while entry < end {
-        q = math::fma_f32(prob.get(entry), v.get(col.get(entry) as usize), q);
+        q = math::fma_f32(prob.get(entry), v.get(col.get(entry)), q);
         entry += 8;
     }
     // All 32 lanes take part in the sums of eight lanes and in the maximum over the four actions.
@@ -110,7 +110,7 @@ pub fn sweep_sell(
         let length = (end - begin) / 128;
         if j < length {
             let entry = begin + (action * length + j) * 32 + state % 32;
-            q = prob.get(entry) * v.get(col.get(entry) as usize);
+            q = prob.get(entry) * v.get(col.get(entry));
         }
     }
     q = warp::reduce_width(q, 8, |a, b| a + b);
@@ -153,12 +153,12 @@ pub fn sweep_narrow(
         let length = (end - begin) / 128;
         if j < length {
             let entry = begin + (action * length + j) * 32 + state % 32;
-            q = palette.get(prob.get(entry).into()) * v.get(offset.get(entry) as usize);
+            q = palette.get(prob.get(entry)) * v.get(offset.get(entry));
         }
     }
     q = warp::reduce_width(q, 8, |a, b| a + b);
     if inside {
-        q += rewards.get(reward.get((4 * slice + action) * 32 + state % 32).into());
+        q += rewards.get(reward.get((4 * slice + action) * 32 + state % 32));
     }
     let best = warp::reduce(q, f32::max);
     if inside && lane == 0 {
@@ -188,12 +188,12 @@ pub fn sweep_patterns(
     let (t, threads) = (thread::thread_idx_x(), thread::block_dim_x());
     let mut i = t;
     while i < 16 * 21 {
-        own_prob.set(i, prob.get(i as usize));
+        own_prob.set(i, prob.get(i));
         if i < 4 * 5 {
-            own_rewards.set(i, rewards.get(i as usize));
+            own_rewards.set(i, rewards.get(i));
         }
         if i < 16 * 5 {
-            own_offset.set(i, offset.get(i as usize));
+            own_offset.set(i, offset.get(i));
         }
         i += threads;
     }

@@ -22,7 +22,7 @@ pub fn evaluate_sell(
         let end = first.get(state / 32 + 1) as usize;
         let mut sum = reward.get(state);
         while entry < end {
-            sum = math::fma_f32(prob.get(entry), v.get(col.get(entry) as usize), sum);
+            sum = math::fma_f32(prob.get(entry), v.get(col.get(entry)), sum);
             entry += 32;
         }
         new.set(state, sum);
@@ -49,7 +49,7 @@ pub fn evaluate_rows(
         let (mut entry, end) = (ptr.get(state) as usize, ptr.get(state + 1) as usize);
         let mut sum = reward.get(state);
         while entry < end {
-            sum = math::fma_f32(prob.get(entry), v.get(col.get(entry) as usize), sum);
+            sum = math::fma_f32(prob.get(entry), v.get(col.get(entry)), sum);
             entry += 1;
         }
         new.set(state, sum);
@@ -97,7 +97,7 @@ pub fn sweep(
         let end = first.get(state / 32 + 1) as usize;
         let mut sum = reward.get(state);
         while entry < end {
-            sum = math::fma_f32(prob.get(entry), v.get(col.get(entry) as usize), sum);
+            sum = math::fma_f32(prob.get(entry), v.get(col.get(entry)), sum);
             entry += 32;
         }
         new.set(state, sum);

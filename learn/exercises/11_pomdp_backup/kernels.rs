@@ -113,7 +113,7 @@ pub fn best(beliefs: u32, vectors: u32, scores: Global<f32>, winners: GlobalMut<
     }
     found = warp::reduce(found, u64::max);
     if j < beliefs && lane == 0 {
-        winners.set(j as usize, index_of(found));
+        winners.set(j, index_of(found));
     }
 }
 // ANCHOR_END: part1

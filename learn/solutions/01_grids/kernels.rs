@@ -41,7 +41,7 @@ pub fn standardise<'n, 'c>(
 ) {
     for own in n.elements() {
         let i = own.index().get() as u32;
-        let column = columns.at((i % columns.get()).into());
+        let column = columns.at(i % columns.get());
         let value = table.get(&own);
         out.set(&own, (value - mean.get(column)) * scale.get(column));
     }

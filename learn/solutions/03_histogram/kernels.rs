@@ -10,7 +10,7 @@ use warpkov_device::tile;
 #[kernel(safe, requires(bins.len() >= 256))]
 pub fn histogram<'n>(n: Len<'n>, x: In<'n, u32>, bins: Atomics<u32>) {
     if let Some(i) = n.element() {
-        let bin = bins.at(x.get(&i) as usize);
+        let bin = bins.at(x.get(&i));
         // ANCHOR: part1
         atomic::add(bin, 1);
         // ANCHOR_END: part1
@@ -30,7 +30,7 @@ pub fn histogram_by_blocks<'n>(n: Len<'n>, x: In<'n, u32>, bins: Atomics<u32>) {
     let t = thread::thread_idx_x();
     let count = counts.get(t);
     if count > 0 {
-        atomic::add(bins.at(t as usize), count);
+        atomic::add(bins.at(t), count);
     }
     // ANCHOR_END: part2
 }

@@ -12,7 +12,7 @@ pub fn reverse<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32>) {
     // The last block may be shorter.
     let length = (n.get() - first).min(256);
     // ANCHOR: part1
-    let tile = tile.fill(|i| n.index((first + i).into()).map_or(0.0, |i| x.get(i)));
+    let tile = tile.fill(|i| n.index(first + i).map_or(0.0, |i| x.get(i)));
     if let Some(own) = n.element() {
         y.set(&own, tile.get(length - 1 - t));
     }
@@ -22,7 +22,7 @@ pub fn reverse<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32>) {
 /// Element (`row`, `column`) of A, 0 outside of A.
 #[inline(always)]
 fn element<'r, 'c>(rows: Len<'r>, columns: Len<'c>, a: In2<'r, 'c, f32>, row: u32, column: u32) -> f32 {
-    match (rows.index(row.into()), columns.index(column.into())) {
+    match (rows.index(row), columns.index(column)) {
         (Some(row), Some(column)) => a.get(rows.by(columns).cell(row, column)),
         _ => 0.0,
     }

@@ -24,7 +24,7 @@ pub fn block_sums(n: u32, x: Global<u32>, out: GlobalMut<u32>) {
     }
     // ANCHOR_END: part1
     if t == 0 {
-        out.set(thread::block_idx_x() as usize, sums.get(0));
+        out.set(thread::block_idx_x(), sums.get(0));
     }
 }
 
@@ -86,7 +86,7 @@ pub fn block_max(n: u32, x: Global<f32>, out: GlobalMut<f32>) {
         half /= 2;
     }
     if t == 0 {
-        out.set(thread::block_idx_x() as usize, largest.get(0));
+        out.set(thread::block_idx_x(), largest.get(0));
     }
 }
 
@@ -98,14 +98,14 @@ pub fn total(n: u32, x: Global<u32>, parts: GlobalMut<u32>, arrived: GlobalMut<u
     let i = thread::index_1d() as usize;
     let sum = warp::sum_u32(warp::FULL, if i < n as usize { x.get(i) } else { 0 });
     if thread::thread_idx_x() == 0 {
-        parts.set(thread::block_idx_x() as usize, sum);
+        parts.set(thread::block_idx_x(), sum);
         // ANCHOR: part5
         let order = Ordering::AcqRel;
         // ANCHOR_END: part5
         if u32::fetch_add((arrived, 0), 1, order, Scope::Device) == thread::grid_dim_x() - 1 {
             let mut all = 0;
             for block in 0..thread::grid_dim_x() {
-                all += parts.get(block as usize);
+                all += parts.get(block);
             }
             out.set(0, all);
         }

@@ -85,7 +85,7 @@ pub fn tile_sums(n: u32, x: Global<u32>, sums: GlobalMut<u32>) {
     let first = 4 * thread::index_1d() as usize;
     let (_, total) = scan_block(load(first, n, x), shared::dynamic_shared_mem());
     if thread::thread_idx_x() == 0 {
-        sums.set(thread::block_idx_x() as usize, total);
+        sums.set(thread::block_idx_x(), total);
     }
 }
 
@@ -100,11 +100,11 @@ pub fn scan_sums(tiles: u32, sums: GlobalMut<u32>) {
     let mut start = 0;
     while start < tiles {
         let first = start + 4 * t;
-        let values = [0, 1, 2, 3].map(|k| if first + k < tiles { sums.get((first + k) as usize) } else { 0 });
+        let values = [0, 1, 2, 3].map(|k| if first + k < tiles { sums.get(first + k) } else { 0 });
         let (through, total) = scan_block(values, shared::dynamic_shared_mem());
         for k in 0..4 {
             if first + k < tiles {
-                sums.set((first + k) as usize, before + through[k as usize] - values[k as usize]);
+                sums.set(first + k, before + through[k as usize] - values[k as usize]);
             }
         }
         before += total;
@@ -119,7 +119,7 @@ pub fn scan_sums(tiles: u32, sums: GlobalMut<u32>) {
 #[kernel]
 pub fn add_sums(n: u32, x: Global<u32>, sums: Global<u32>, y: GlobalMut<u32>) {
     let first = 4 * thread::index_1d() as usize;
-    let before = sums.get(thread::block_idx_x() as usize);
+    let before = sums.get(thread::block_idx_x());
     let (through, _) = scan_block(load(first, n, x), shared::dynamic_shared_mem());
     store(first, n, y, through.map(|sum| before + sum));
 }
@@ -177,7 +177,7 @@ pub fn scan_once(
     // ANCHOR: part3
     if warp::warp_id() == 0 {
         if t == 0 {
-            aggregates.set(tile as usize, total);
+            aggregates.set(tile, total);
             atomic::store((flags, tile as usize), AGGREGATE, Ordering::Release, Scope::Device);
         }
         // The sum of the tiles from `end` to the own one, which excludes the own one.
@@ -201,7 +201,7 @@ pub fn scan_once(
             end = if found == 0 { end - warp::SIZE } else { 0 };
         }
         if t == 0 {
-            prefixes.set(tile as usize, before + total);
+            prefixes.set(tile, before + total);
             atomic::store((flags, tile as usize), PREFIX, Ordering::Release, Scope::Device);
             word.set(0, before);
         }

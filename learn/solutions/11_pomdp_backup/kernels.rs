@@ -129,7 +129,7 @@ pub fn best_of_product(
     });
     reduce_tile(keys, |k, found| {
         if first + k < beliefs {
-            winners.set((first + k) as usize, index_of(found));
+            winners.set(first + k, index_of(found));
         }
     });
 }

@@ -61,9 +61,9 @@ pub fn forward(
     let matrix = shared_array!(matrix: f32; 1024);
     let rows = shared_array!(rows: f32; 64);
     for i in 0..N {
-        matrix.set(i * N + j, math::exp2_approx(transitions.get((i * N + j) as usize)));
+        matrix.set(i * N + j, math::exp2_approx(transitions.get(i * N + j)));
     }
-    let mut alpha = math::exp2_approx(start.get(j as usize));
+    let mut alpha = math::exp2_approx(start.get(j));
     let mut exponent = 0.0;
     for step in 0..steps {
         if step > 0 {
@@ -77,7 +77,7 @@ pub fn forward(
             }
         }
         let symbol = symbols.get(sequence * steps as usize + step as usize);
-        alpha *= math::exp2_approx(emissions.get((symbol * N + j) as usize));
+        alpha *= math::exp2_approx(emissions.get(symbol * N + j));
         let sum = warp::reduce(alpha, |x, y| x + y);
         alpha /= sum;
         exponent += math::log2_approx(sum);
@@ -111,9 +111,9 @@ pub fn viterbi(
     let matrix = shared_array!(matrix: f32; 1024);
     let rows = shared_array!(rows: f32; 64);
     for i in 0..N {
-        matrix.set(i * N + j, transitions.get((i * N + j) as usize));
+        matrix.set(i * N + j, transitions.get(i * N + j));
     }
-    let mut delta = start.get(j as usize);
+    let mut delta = start.get(j);
     for step in 0..steps {
         // ANCHOR: maximum
         if step > 0 {
@@ -132,7 +132,7 @@ pub fn viterbi(
             pointers.set((first + step as usize) * N as usize + j as usize, from);
         }
         let symbol = symbols.get(first + step as usize);
-        delta += emissions.get((symbol * N + j) as usize);
+        delta += emissions.get(symbol * N + j);
         // ANCHOR_END: maximum
     }
     // ANCHOR: back

@@ -16,7 +16,7 @@ pub fn visits_indexed(n: u32, steps: u32, next: Global<u32>, choices: Global<u32
         let mut state = 0;
         for step in 0..steps as usize {
             let choice = choices.get(step * n + i);
-            state = next.get((4 * state + choice) as usize);
+            state = next.get(4 * state + choice);
             // The remainder tells the compiler that the index is within the array.
             counts[state as usize % 8] += 1;
         }
@@ -39,7 +39,7 @@ pub fn visits(n: u32, steps: u32, next: Global<u32>, choices: Global<u32>, found
         let mut state = 0;
         for step in 0..steps as usize {
             let choice = choices.get(step * n + i);
-            state = next.get((4 * state + choice) as usize);
+            state = next.get(4 * state + choice);
             // Unrolled, every index is a constant: the array is eight registers.
             for k in 0..8 {
                 counts[k] += u32::from(state == k as u32);

@@ -181,11 +181,9 @@ fn blocks_reduce_and_exchange() {
 fn transposed<'r, 'c>(rows: Len<'r>, columns: Len<'c>, pitch: u32, a: In2<'r, 'c, f32>, b: Out2<'c, 'r, f32>) {
     let (top, left) = (32 * thread::block_idx_x(), 32 * thread::block_idx_y());
     let mut tile = tile!(transposed: f32; 1056);
-    let tile = tile.fill_rows(32, pitch, |row, column| {
-        match (rows.index((top + row).into()), columns.index((left + column).into())) {
-            (Some(row), Some(column)) => a.get(rows.by(columns).cell(row, column)),
-            _ => 0.0,
-        }
+    let tile = tile.fill_rows(32, pitch, |row, column| match (rows.index(top + row), columns.index(left + column)) {
+        (Some(row), Some(column)) => a.get(rows.by(columns).cell(row, column)),
+        _ => 0.0,
     });
     if let Some(own) = columns.by(rows).element() {
         b.set(&own, tile.get(thread::thread_idx_x(), thread::thread_idx_y()));

@@ -274,7 +274,7 @@ impl<'m> PolicyIteration<'m> {
     pub fn new(mdp: &'m Mdp, method: Method) -> Self {
         let layout = match method {
             // cuSPARSE takes compressed rows.
-            Method::Projected(Spmv::Cusparse) => PolicyLayout::Rows { lanes: 2 },
+            Method::Projected(Spmv::Cusparse) => PolicyLayout::rows(mdp),
             _ => PolicyLayout::choose(mdp),
         };
         Self { mdp, method, layout, on_host: None }

@@ -328,7 +328,7 @@ impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
         let Resident { states, rows, numbers, policy, .. } = resident;
         let (device, model) = (*device, rows.args(numbers));
         let per_state = Shape::cover(u64::from(*states), THREADS);
-        let per_warp = Shape::cover(u64::from(*states) * 32, THREADS);
+        let per_lane = Shape::cover(u64::from(*states) * layout.lanes(), THREADS);
         let groups = counts.len();
         let per_slice = Shape::cover(groups as u64 * 32, THREADS);
         let (states, row_ptr) = (*states, model.rows.ptr);
@@ -346,7 +346,7 @@ impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
         unsafe {
             match layout {
                 PolicyLayout::Slices => copy_slices(device, per_state, states, model, policy, projected),
-                PolicyLayout::Rows { .. } => copy_rows(device, per_warp, states, model, policy, projected),
+                PolicyLayout::Rows { lanes } => copy_rows(device, per_lane, states, *lanes, model, policy, projected),
             }
         }
     }

@@ -455,9 +455,15 @@ pub(super) struct Layout<T, O> {
 mod tests {
     use super::*;
     use crate::generate::SlipGrid;
+    use crate::model::MdpParts;
 
     fn grid(width: u32, height: u32) -> Mdp {
         SlipGrid { width, height, ..SlipGrid::default() }.generate().unwrap()
+    }
+
+    /// The same model, whose states have no places.
+    fn without_grid(model: Mdp) -> Mdp {
+        MdpParts { grid: None, ..model.into_parts() }.validated().unwrap()
     }
 
     #[test]
@@ -471,14 +477,14 @@ mod tests {
         assert_eq!(positions, [0, 1, 4, 5, 8, 2, 3, 6, 7, 10, 12, 13, 16, 17, 20]);
         assert!((0..15).all(|state| division.states[positions[state] as usize] == state as u32));
         assert_eq!(division.states.iter().filter(|&&state| state == EMPTY).count(), 9);
-        let consecutive = Division::new(&model.without_grid(), parameters).unwrap();
+        let consecutive = Division::new(&without_grid(model), parameters).unwrap();
         assert_eq!((consecutive.blocks, consecutive.position(14)), (4, 14));
     }
 
     /// Every state has a place of its own, and blocks of neighbours are left by fewer transitions than runs of states.
     #[test]
     fn groups_keep_neighbours_together() {
-        let model = grid(40, 33).without_grid();
+        let model = without_grid(grid(40, 33));
         let leaving = |grouping| {
             let parameters = BlockDivided { width: 8, height: 8, grouping, ..BlockDivided::PLAIN };
             let division = Division::new(&model, parameters).unwrap();

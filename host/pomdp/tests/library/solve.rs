@@ -415,13 +415,13 @@ fn interrupted_runs_have_policies() {
 #[test]
 fn four_by_three_with_the_error_of_the_file() {
     let mut model = FourByThree::default().generate().unwrap().into_parts();
-    let (row_ptr, col, val) = std::mem::take(&mut model.process.transitions).into_arrays();
+    let transitions = &model.process.transitions;
     let row = 9 * 4 + 2;
-    let range = row_ptr[row] as usize..row_ptr[row + 1] as usize;
-    let mut col = col.into_vec();
+    let range = transitions.row_ptr()[row] as usize..transitions.row_ptr()[row + 1] as usize;
+    let mut col = transitions.col().to_vec();
     assert_eq!(col[range.clone()], [5, 9, 10]);
     col[range.start + 1] = 8;
-    model.process.transitions = Csr::new(row_ptr, col, val).unwrap();
+    model.process.transitions = Csr::new(transitions.row_ptr().clone(), col, transitions.val().clone()).unwrap();
     let end = *solve(&model.validated().unwrap(), &options(1e-3, 20_000)).end();
     assert!(end.lower <= 1.89085 && end.upper >= 1.88988 && end.gap() <= 1e-3, "{end:?}");
 }

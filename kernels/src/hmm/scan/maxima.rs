@@ -68,7 +68,7 @@ pub fn chunk_maxima<T: Real, const STATES: usize>(
             column[2 * I + c] = log_transitions.get((model * STATES + 2 * I + c) * STATES + j);
         }
     });
-    let load = |step: u32| if step < until { symbol.get((base.get(step as usize) + m) as usize) } else { 0 };
+    let load = |step: u32| if step < until { symbol.get(base.get(step) + m) } else { 0 };
     let emission = |v: u32| log_table.get((model * symbols as usize + v as usize) * STATES + j);
     let mut ahead = Ahead::<32>::new(0, true, load);
     let b = emission(ahead.get(0));
@@ -173,7 +173,7 @@ pub fn chunk_scores<T: Real, const STATES: usize>(
     let (model, sequence) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize);
     let (j, q) = (thread::thread_idx_x() as usize % STATES, thread::thread_idx_x() as usize / STATES);
     let (first, last) = (link.get(sequence), link.get(sequence + 1));
-    let place = |p: u32| (model * chunks as usize + chain.get(p as usize) as usize) * STATES;
+    let place = |p: u32| (model * chunks as usize + chain.get(p) as usize) * STATES;
     let load = |at: usize| {
         let mut rows = [f64::NEG_INFINITY; 32];
         each!(R < STATES / 4, {
@@ -291,17 +291,17 @@ pub fn chunk_paths<T: Real, const STATES: usize>(
     let first = thread::block_idx_x() * (thread::block_dim_x() / n);
     let there = first + group < chunks;
     let m = if there { first + group } else { first };
-    let known = lengths.get(m as usize);
+    let known = lengths.get(m);
     let length = if there { known.min(until) } else { 0 };
-    let longest = lengths.get(first as usize).min(until);
+    let longest = lengths.get(first).min(until);
     let mut column = [T::ZERO; STATES];
     each!(I < STATES / 2, {
         for c in 0..2 {
             column[2 * I + c] = log_transitions.get((model * STATES + 2 * I + c) * STATES + j);
         }
     });
-    let row_of = |step: u32| base.get(step as usize) + m;
-    let load = |step: u32| if step < length { symbol.get(row_of(step) as usize) } else { 0 };
+    let row_of = |step: u32| base.get(step) + m;
+    let load = |step: u32| if step < length { symbol.get(row_of(step)) } else { 0 };
     let emission = |v: u32| log_table.get((model * symbols as usize + v as usize) * STATES + j);
     let slot = |step: u32| step % 2 * 64 + group * n;
     let deltas_of = |step: u32| deltas.split(slot(step)).1.split(n).0;
@@ -387,7 +387,7 @@ pub fn link_chunks(chains: Chains, stride: u32, lasts: Global<u32>, firsts: Glob
     }
     let (model, sequence) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize);
     let (first, mut p) = (link.get(sequence), link.get(sequence + 1));
-    let place = |p: u32| model * chunks as usize + chain.get(p as usize) as usize;
+    let place = |p: u32| model * chunks as usize + chain.get(p) as usize;
     let (mut behind, mut possible) = (0, true);
     let mut here = place(p - 1);
     while p > first {

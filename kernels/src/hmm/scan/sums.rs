@@ -110,14 +110,14 @@ pub fn chunk_operators<T: Real, const TILES: usize>(
         let there = unit + (h as u32) < chunks * groups;
         let group = if there { unit + h as u32 } else { unit };
         let m = group / groups;
-        let length = lengths.get(m as usize);
+        let length = lengths.get(m);
         (chunk[h], row[h]) = (m, 8 * (group % groups) as usize + g);
         if there {
             (stop[h], open[h]) = (length.min(until), u32::from(length > until));
         }
     }
     let load = |h: usize, step: u32| {
-        if step < stop[h] { symbol.get((base.get(step as usize) + chunk[h]) as usize) } else { 0 }
+        if step < stop[h] { symbol.get(base.get(step) + chunk[h]) } else { 0 }
     };
     let emission = |v: u32, j: usize| table.get((model * symbols as usize + v as usize) * stride + j).to_f64();
     let mut ahead = [Ahead::<32>::new(0, true, |step| load(0, step)), Ahead::<32>::new(0, true, |step| load(1, step))];
@@ -245,7 +245,7 @@ pub fn chunk_starts<T: Real, const STATES: usize>(
     let (j, q) = (thread::thread_idx_x() as usize % STATES, thread::thread_idx_x() as usize / STATES);
     let (warp_id, warps) = (warp::warp_id(), STATES as u32 / 8);
     let (first, last) = (link.get(sequence), link.get(sequence + 1));
-    let place = |p: u32| (model * chunks as usize + chain.get(p as usize) as usize) * STATES;
+    let place = |p: u32| (model * chunks as usize + chain.get(p) as usize) * STATES;
     let load = |at: usize| {
         let mut rows = [0.0; 32];
         each!(R < STATES / 4, {
@@ -363,7 +363,7 @@ pub fn chunk_ends<T: Real, const STATES: usize>(
     let (i, q) = ((thread::thread_idx_x() / 4) as usize, (thread::thread_idx_x() % 4) as usize);
     let (warp_id, warps) = (warp::warp_id(), STATES as u32 / 8);
     let (first, last) = (link.get(sequence), link.get(sequence + 1));
-    let place = |p: u32| (model * chunks as usize + chain.get(p as usize) as usize) * STATES;
+    let place = |p: u32| (model * chunks as usize + chain.get(p) as usize) * STATES;
     let load = |at: usize| {
         let (mut row, mut e, mut expected) = ([0.0; 32], 0.0, 0.0);
         if i < states as usize {
@@ -454,7 +454,7 @@ pub fn share_doubts(chains: Chains, likelihoods: GlobalMut<f64>, totals: GlobalM
     let (model, sequence) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize);
     let total = 2 * (model * thread::grid_dim_x() as usize + sequence);
     let (first, last) = (link.get(sequence), link.get(sequence + 1));
-    let place = |p: u32| 2 * (model * chunks as usize + chain.get(p as usize) as usize);
+    let place = |p: u32| 2 * (model * chunks as usize + chain.get(p) as usize);
     let mut found = totals.get(total).is_nan();
     let mut p = first + warp::lane_id();
     while p < last {

@@ -132,11 +132,10 @@ impl Sweep {
             let mut active = true;
             if self.tiles.skip > 0 {
                 let mut any = false;
-                let (mut i, end) =
-                    (self.tiles.needs_ptr.get(tile as usize), self.tiles.needs_ptr.get(tile as usize + 1));
+                let (mut i, end) = (self.tiles.needs_ptr.get(tile), self.tiles.needs_ptr.get(tile as usize + 1));
                 i += thread::thread_idx_x();
                 while i < end {
-                    any |= self.tiles.changed_old.get(self.tiles.needs.get(i as usize) as usize) > 0;
+                    any |= self.tiles.changed_old.get(self.tiles.needs.get(i)) > 0;
                     i += thread::block_dim_x();
                 }
                 active = thread::sync_threads_or(any);
@@ -149,7 +148,7 @@ impl Sweep {
             if self.tiles.skip > 0 {
                 let any = thread::sync_threads_or(change.any);
                 if thread::thread_idx_x() == 0 {
-                    self.tiles.changed_new.set(tile as usize, u32::from(any));
+                    self.tiles.changed_new.set(tile, u32::from(any));
                 }
             }
             tile += thread::grid_dim_x();
@@ -205,17 +204,17 @@ impl<T: Real> Iterates<T> {
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn update(&self, state: u32, best: T) -> Change<T> {
-        let old = self.old.get(state as usize);
+        let old = self.old.get(state);
         if best > T::NEG_INFINITY {
-            self.new.set(state as usize, best);
+            self.new.set(state, best);
             let change = best - old;
             Change { greatest: change, fall: -change, any: best != old }
         } else if is_nan(best) {
             // NaN counts as an infinite change, so that no sweep takes it for convergence.
-            self.new.set(state as usize, best);
+            self.new.set(state, best);
             Change { greatest: -T::NEG_INFINITY, fall: -T::NEG_INFINITY, any: true }
         } else {
-            self.new.set(state as usize, old);
+            self.new.set(state, old);
             Change::NONE
         }
     }

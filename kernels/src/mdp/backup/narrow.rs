@@ -85,12 +85,12 @@ impl<T: Real, I: Distance> Elements<T> for Small<T, I> {
 
     #[inline(always)]
     fn term(&self, state: u32, (offset, probability): (I, u8)) -> (T, T) {
-        (self.palette.get(probability as usize), self.v.get(offset.from(state)))
+        (self.palette.get(probability), self.v.get(offset.from(state)))
     }
 
     #[inline(always)]
     fn reward(&self, element: usize) -> T {
-        self.rewards.get(self.reward.get(element) as usize)
+        self.rewards.get(self.reward.get(element))
     }
 }
 

@@ -31,7 +31,7 @@ impl<T: Word> Numbers<T> for Global<T> {
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn number(self, index: u32) -> T {
-        self.get(index as usize)
+        self.get(index)
     }
 }
 
@@ -152,7 +152,7 @@ pub fn backup_patterns<T: Real, const D: usize>(
 fn copy<T: Word>(count: u32, from: Global<T>, to: Shared<T>) {
     let mut i = thread::thread_idx_x();
     while i < count {
-        to.set(i, from.get(i as usize));
+        to.set(i, from.get(i));
         i += thread::block_dim_x();
     }
 }
@@ -181,18 +181,18 @@ impl<T: Real> Model<T> {
     ) -> Change<T> {
         let mut change = Change::NONE;
         let mut state = first + thread::thread_idx_x();
-        let mut next = if state < end { self.pattern.get(state as usize) } else { 0 };
+        let mut next = if state < end { self.pattern.get(state) } else { 0 };
         while state < end {
             let (moves, rewards) = (u32::from(next) >> self.shift, u32::from(next) & self.mask);
             // Prefetch the pattern of the next state.
             let after = state + thread::block_dim_x();
             if after < end {
-                next = self.pattern.get(after as usize);
+                next = self.pattern.get(after);
             }
             let mut v = [T::ZERO; D];
             for d in 0..D {
                 let away = offset.number(moves * row_stride(D as u32) + d as u32);
-                v[d] = self.v.old.get(state.wrapping_add_signed(away) as usize);
+                v[d] = self.v.old.get(state.wrapping_add_signed(away));
             }
             let mut best = T::NEG_INFINITY;
             let mut p = moves * row_stride(self.actions * D as u32);

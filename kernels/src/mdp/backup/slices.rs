@@ -131,7 +131,7 @@ impl<T: Real> Elements<T> for Columns<T> {
 
     #[inline(always)]
     fn term(&self, _: u32, (successor, probability): (u32, T)) -> (T, T) {
-        (probability, self.v.get(successor as usize))
+        (probability, self.v.get(successor))
     }
 
     #[inline(always)]

@@ -184,6 +184,6 @@ pub struct DeviceTable {
 impl Table for DeviceTable {
     #[inline(always)]
     fn number(&self, index: u64) -> f64 {
-        if index < self.len { self.numbers.get(index as usize) } else { f64::NAN }
+        if index < self.len { self.numbers.get(index) } else { f64::NAN }
     }
 }

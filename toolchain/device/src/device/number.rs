@@ -107,7 +107,8 @@ pub trait Named {
     const NAME: &'static str;
 }
 
-/// The index of an element of a view, of shared memory or of an atomic cell: `u32`, `u64` or `usize`, whichever the kernel has.
+/// The index of an element of a view, of shared memory or of an atomic cell: any of Rust's unsigned integers up to 64 bits, whichever the kernel
+/// has.
 ///
 /// Rust takes a literal whose type is open, as in `x.get(0)`, for an `i32`. So `i32` is one of these types, too; a negative index is out of
 /// bounds.
@@ -134,22 +135,26 @@ pub trait Named {
 /// assert_eq!(device.to_vec(&out)?, [3, 5, 7]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
 /// ```
-pub trait AnyIndex: Copy {
-    /// As an index of global memory. A negative number is beyond every buffer.
-    #[doc(hidden)]
-    fn wide(self) -> usize;
-    /// As an index of shared memory, which has fewer than 2³² elements. On a GPU, the low bits; the emulator takes larger numbers for the largest,
-    /// which is out of bounds.
-    #[doc(hidden)]
-    fn narrow(self) -> u32;
-    /// Whether it is an index of an array of so many elements.
-    #[doc(hidden)]
-    fn is_below(self, len: u32) -> bool;
+pub trait AnyIndex: index::Convert {}
+
+mod index {
+    /// The conversions of an index. Safe kernels rely on them, so no type outside this crate has them.
+    pub trait Convert: Copy {
+        /// As an index of global memory. A negative number is beyond every buffer.
+        fn wide(self) -> usize;
+        /// As an index of shared memory, which has fewer than 2³² elements. On a GPU, the low bits; the emulator takes larger numbers for the
+        /// largest, which is out of bounds.
+        fn narrow(self) -> u32;
+        /// Whether it is an index of an array of so many elements.
+        fn is_below(self, len: u32) -> bool;
+    }
 }
 
 macro_rules! indices {
-    ($($ty:ty, |$i:ident| $wide:expr, $narrow:expr, |$len:ident| $below:expr;)*) => {$(
-        impl AnyIndex for $ty {
+    ($($($ty:ty),+: |$i:ident| $wide:expr, $narrow:expr, |$len:ident| $below:expr;)*) => {$($(
+        impl AnyIndex for $ty {}
+
+        impl index::Convert for $ty {
             #[inline(always)]
             fn wide(self) -> usize {
                 let $i = self;
@@ -166,14 +171,24 @@ macro_rules! indices {
                 $below
             }
         }
-    )*};
+    )+)*};
 }
 // The types of the hardware are not converted: every conversion counts when the compiler decides what to inline.
 indices! {
-    u32, |i| i as usize, i, |len| i < len;
-    usize, |i| i, target! { nvptx => i as u32, emulated => u32::try_from(i).unwrap_or(u32::MAX) }, |len| i < len as usize;
-    u64, |i| i as usize, target! { nvptx => i as u32, emulated => u32::try_from(i).unwrap_or(u32::MAX) }, |len| i < len as u64;
-    i32, |i| i as usize, target! { nvptx => i as u32, emulated => u32::try_from(i).unwrap_or(u32::MAX) }, |len| (i as u32) < len;
+    u32: |i| i as usize, i, |len| i < len;
+    usize: |i| i, low(i), |len| i < len as usize;
+    u8, u16: |i| usize::from(i), i.into(), |len| u32::from(i) < len;
+    u64: |i| i as usize, low(i as usize), |len| i < u64::from(len);
+    i32: |i| i as usize, low(i as usize), |len| (i as u32) < len;
+}
+
+/// [`index::Convert::narrow`].
+#[inline(always)]
+fn low(i: usize) -> u32 {
+    target! {
+        nvptx => i as u32,
+        emulated => u32::try_from(i).unwrap_or(u32::MAX),
+    }
 }
 
 /// The integer type of row pointers of a sparse matrix: `u32`, or `u64` from 2³² nonzeros on.

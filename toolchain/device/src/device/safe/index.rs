@@ -490,7 +490,7 @@ impl<'n, N: Count> Len<'n, N> {
     /// #[kernel(safe)]
     /// fn gather<'n, 'm>(n: Len<'n>, m: Len<'m>, at: In<'n, u32>, x: In<'m, f32>, out: Out<'n, f32>) {
     ///     for i in n.elements() {
-    ///         out.set(&i, x.get(m.at(at.get(&i).into())));
+    ///         out.set(&i, x.get(m.at(at.get(&i))));
     ///     }
     /// }
     ///

@@ -197,7 +197,7 @@ impl<T: Element> Tile<T> {
     /// #[kernel(safe)]
     /// fn transpose<'n>(n: Len<'n>, x: In2<'n, 'n, f32>, y: Out2<'n, 'n, f32>) {
     ///     let mut tile = tile!(transpose: f32; 1056);
-    ///     let tile = tile.fill_rows(32, 33, |row, column| x.get(n.by(n).cell(n.at(row.into()), n.at(column.into()))));
+    ///     let tile = tile.fill_rows(32, 33, |row, column| x.get(n.by(n).cell(n.at(row), n.at(column))));
     ///     if let Some(own) = n.by(n).element() {
     ///         y.set(&own, tile.get(thread::thread_idx_x(), thread::thread_idx_y()));
     ///     }

@@ -228,7 +228,7 @@ pub struct Indices<'n, 'm> {
 /// #[kernel(safe)]
 /// fn histogram<'n, 'b>(n: Len<'n>, bins: Len<'b>, x: In<'n, u32>, counts: Counters<'b, u32>) {
 ///     for i in n.elements() {
-///         counts.add(bins.at((x.get(&i) % bins.get()).into()), 1);
+///         counts.add(bins.at(x.get(&i) % bins.get()), 1);
 ///     }
 /// }
 ///
@@ -541,7 +541,7 @@ impl<'n, T: AtomicNumber> Counters<'n, T> {
     /// #[kernel(safe)]
     /// fn histogram<'n, 'b>(n: Len<'n>, bins: Len<'b>, x: In<'n, u32>, counts: Counters<'b, u32>) {
     ///     for i in n.elements() {
-    ///         counts.add(bins.at((x.get(&i) % bins.get()).into()), 1);
+    ///         counts.add(bins.at(x.get(&i) % bins.get()), 1);
     ///     }
     /// }
     ///
