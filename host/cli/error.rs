@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 
 use warpkov_common::parameters;
 use warpkov_common::terminal::{cut, escaped};
+use warpkov_runtime::choose::DeviceChoice;
 use {warpkov_hmm as hmm, warpkov_mdp as mdp, warpkov_pomdp as pomdp, warpkov_runtime as runtime};
 
 /// Outcome of a command that ran to its end.
@@ -74,6 +75,14 @@ pub enum Error {
     /// The device failed, or the user stopped the run.
     #[error(transparent)]
     Runtime(#[from] runtime::Error),
+    /// The device of one of several ranks of this process failed.
+    #[error("{device}")]
+    OnDevice {
+        /// The device.
+        device: DeviceChoice,
+        /// Its error.
+        source: Box<Error>,
+    },
     /// The model has no solution by the criterion.
     #[error(transparent)]
     Criterion(mdp::criterion::Error<mdp::SolveError>),
@@ -125,7 +134,16 @@ impl Error {
                 pomdp::solve::Error::Runtime(error) | pomdp::solve::Error::Process(mdp::SolveError::Runtime(error)),
             )
             | Self::Recursions(hmm::place::Error::Runtime(error)) => Some(error),
+            Self::OnDevice { source, .. } => source.runtime(),
             _ => None,
+        }
+    }
+
+    /// The error of a rank with this device, which it names if the device has failed.
+    pub fn on(self, device: DeviceChoice) -> Self {
+        match self.runtime() {
+            Some(runtime::Error::Device(_)) => Self::OnDevice { device, source: Box::new(self) },
+            _ => self,
         }
     }
 
@@ -211,8 +229,29 @@ fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use warpkov_common::io::Error::{Content, Place};
+    use warpkov_runtime::gpu::CudaError;
 
     use super::*;
+
+    #[test]
+    fn errors_of_devices_name_one_of_several() {
+        let lacking = CudaError::OutOfMemory {
+            needed: 2 << 30,
+            free: 1 << 30,
+            total: 80 << 30,
+            what: "a buffer".to_owned(),
+            instead: CudaError::SMALLER,
+        };
+        let error = Error::Runtime(runtime::Error::Device(lacking)).on(DeviceChoice::Cuda(3));
+        assert_eq!(
+            error.message(),
+            "cuda:3: a buffer needs 2.00 GiB of GPU memory, and 1.00 GiB of 80.00 GiB are free: use a smaller problem, f32, or the CPU"
+        );
+        assert_eq!(error.exit_code(), 3);
+        let other = Error::Runtime(runtime::Error::Interrupted).on(DeviceChoice::Cuda(3));
+        assert_eq!(other.exit_code(), 130);
+        assert!(!matches!(other, Error::OnDevice { .. }));
+    }
 
     #[test]
     fn errors_are_one_line_that_no_terminal_obeys() {

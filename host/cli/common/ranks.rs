@@ -283,7 +283,10 @@ impl Ranks {
                 result => result.map(|result| vec![result]),
             },
             devices => {
-                let of_rank = |local: &Local| work(local, devices[local.rank() as usize]);
+                let of_rank = |local: &Local| {
+                    let device = devices[local.rank() as usize];
+                    work(local, device).map_err(|error| error.on(device))
+                };
                 Local::run(devices.len() as u32, self.timeout, of_rank)
             }
         }
