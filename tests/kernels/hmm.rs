@@ -236,7 +236,7 @@ fn middle<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
 
 fn large<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(13);
-    check::<T>(device, &mut random, 129, 3, &[3, 1, 4, 4])?;
+    check::<T>(device, &mut random, 129, 3, if scale > 1 { &[3, 1, 4, 4] } else { &[3, 1, 3, 3] })?;
     if scale > 1 {
         check::<T>(device, &mut random, 300, 7, &(1..80).collect::<Vec<_>>())?;
         check::<T>(device, &mut random, 512, 7, &[70; 40])?;
@@ -249,7 +249,11 @@ fn windows<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(14);
     for n in [5, 30, 40, 130] {
         let models = [random.hmm(n, 4, true)];
-        let lengths: &[usize] = if n < 130 || scale > 1 { &[9, 3, 1, 14, 9, 6] } else { &[3, 1, 5, 2] };
+        let lengths: &[usize] = match n {
+            _ if n < 33 || scale > 1 => &[9, 3, 1, 14, 9, 6],
+            40 => &[9, 3, 1, 9, 6],
+            _ => &[3, 1, 5, 2],
+        };
         let sequences = random.observed(lengths, 4);
         let whole = on::<T>(device, &models, &sequences)?;
         let limits = Limits { trellis: 192 * n, ..Limits::default() };
@@ -266,7 +270,11 @@ fn one_by_one<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(15);
     for n in [6, 20, 50, 140] {
         let models = [random.hmm(n, 4, false)];
-        let lengths: &[usize] = if n <= 20 || scale > 1 { &[4, 1, 7, 7, 2, 36, 5, 1, 6] } else { &[3, 1, 4, 3] };
+        let lengths: &[usize] = match n {
+            _ if n <= 20 || scale > 1 => &[4, 1, 7, 7, 2, 36, 5, 1, 6],
+            50 => &[3, 1, 4, 3],
+            _ => &[3, 1, 3],
+        };
         let sequences = random.observed(lengths, 4);
         let all = on::<T>(device, &models, &sequences)?.remove(0);
         same("twice", &[on::<T>(device, &models, &sequences)?.remove(0)], std::slice::from_ref(&all))?;
@@ -319,13 +327,15 @@ fn ties<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
 }
 
 /// Gaussian emissions with diagonal and with full covariances.
-fn gaussian<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
+fn gaussian<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     for (states, dimensions, full) in [(3, 1, false), (12, 3, true), (40, 2, false), (130, 2, true)] {
         let kind = Kind::Vectors { dimensions, full };
         let models = [4, 5].map(|seed| Uniform { states, kind, ends: seed == 5, seed }.generate());
         let [first, second] = models;
         let (first, second) = (first?, second?);
-        let drawn = sample(&first, 5, Some(7), 3)?;
+        // Few steps of many states: each step is slow under emulation.
+        let steps = if states < 33 || scale > 1 { 7 } else { 3 };
+        let drawn = sample(&first, 5, Some(steps), 3)?;
         let models = [first, second];
         let all = on::<T>(device, &models, &drawn.sequences)?;
         for ((got, expected), model) in all.iter().zip(on_cpu(&models, &drawn.sequences)).zip(&models) {
@@ -755,7 +765,7 @@ fn out_of_range_trained<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
         second.transitions[..2].copy_from_slice(&[1.0, 1e-310]);
         let second = second.validated().unwrap();
         let models = [first, second];
-        let observed: &[usize] = if n > 64 { &[4, 3] } else { &[8, 3, 5, 1] };
+        let observed: &[usize] = if n > 64 { &[3, 2] } else { &[8, 3, 5, 1] };
         let sequences = random.observed(observed, 2);
         let mut batch = Batch::<T>::new(device, &sequences, limits)?;
         batch.set_models(&models)?;
@@ -807,8 +817,8 @@ fn maximise<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
         (12, 700, whole, &[5, 20, 1]),
         (9, 4, Limits { chunks: Some(4), ..whole }, long),
         (30, 4, Limits { trellis: 192 * 30, ..whole }, long),
-        (40, 3, whole, &[4, 1, 9]),
-        (if scale > 1 { 300 } else { 130 }, 3, whole, &[3, 1, 4]),
+        (40, 3, whole, if scale > 1 { &[4, 1, 9] } else { &[4, 1, 5] }),
+        (if scale > 1 { 300 } else { 130 }, 3, whole, if scale > 1 { &[3, 1, 4] } else { &[3, 1] }),
     ];
     for (n, symbols, limits, lengths) in cases {
         let mut models = vec![random.hmm(n, symbols, false), random.hmm(n, symbols, true)];
@@ -1116,10 +1126,10 @@ fn by_slices<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     Ok(())
 }
 
-/// 10 000 steps: P(O) is e^−10⁴ and less.
+/// 4000 steps and more: P(O) is below e^−5000, far below every number of f64.
 fn long_by_slices<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     let models = [Uniform { states: 3, kind: Kind::Symbols(4), ends: true, seed: 42 }.generate()?];
-    let sequences = Random::new(42).observed(&[200, 10_000, 9_000], 4);
+    let sequences = Random::new(42).observed(&[200, 4_200, 4_000], 4);
     let mut batch = Batch::<T>::new(device, &sequences, Limits { method: ForwardMethod::Slices, ..Limits::default() })?;
     batch.set_models(&models)?;
     let (found, expected) =

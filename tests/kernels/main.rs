@@ -69,14 +69,16 @@ enum Which {
 }
 
 /// The cases that take seconds under emulation.
-const LONG: [&str; 8] = [
+const LONG: [&str; 10] = [
+    "hmm_large::",
+    "hmm_maximise::",
+    "hmm_one_by_one::",
+    "hmm_windows::",
     "plain::",
+    "pomdp_backups::",
+    "pomdp_walks::",
     "slip_grid::",
     "table_5_3::",
-    "evaluate_rows::",
-    "projected::",
-    "projected_on_host::",
-    "modified::",
     "counters",
 ];
 

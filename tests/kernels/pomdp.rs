@@ -376,13 +376,15 @@ fn walks<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
             let mut tested = Walkers::new(device, &model, backups, &vec![10.0; (states * actions) as usize])?;
             tested.set_vectors(&vectors)?;
             let best_in = (0..states).map(|_| random.below(u64::from(actions)) as u32).collect();
+            // Two steps of many states: the second one already follows beliefs other than b₀.
+            let steps = if states < 100 || scale > 1 { 3 } else { 2 };
             let walks = Walks { count, optimistic: guided / 2, guided, explored: 0.3, best_in };
-            let walked = tested.walk(&walks, 3, 1 << 40, 5, &mut || false)?;
+            let walked = tested.walk(&walks, steps, 1 << 40, 5, &mut || false)?;
             let read =
                 |tested: &Walkers<T>| (0..walked.batches).map(|i| tested.beliefs(i)).collect::<Result<Vec<_>, _>>();
             let batches = read(&tested)?;
             same("beliefs", &[batches.iter().map(Vec::len).sum::<usize>()], &[walked.beliefs])?;
-            same("steps", &[walked.batches], &[4])?;
+            same("steps", &[walked.batches], &[steps as usize + 1])?;
             same("b₀", &[batches[0].len()], &[1])?;
             let mut before = vec![model.start().clone()];
             for (step, batch) in batches.iter().enumerate().skip(1) {
@@ -399,7 +401,7 @@ fn walks<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
                 same("each history once", &[distinct || states == 1 || batch.len() <= count as usize], &[true])?;
                 before = batch.clone();
             }
-            tested.walk(&walks, 3, 1 << 40, 5, &mut || false)?;
+            tested.walk(&walks, steps, 1 << 40, 5, &mut || false)?;
             same("again", &read(&tested)?, &batches)?;
 
             for number in (0..walked.batches).rev() {

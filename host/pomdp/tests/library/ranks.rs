@@ -216,39 +216,43 @@ fn trials_apart_keep_limits() {
 }
 
 /// Walks on emulated devices: bounds of all numbers of ranks contain each other, policies attain them, runs repeat.
-#[test]
-fn walks_on_devices_share_their_findings() {
-    let tiger = Tiger::default().generate().unwrap();
-    let smell = Olfactory { width: 7, height: 5, source: (1, 2), gamma: 0.9, ..Olfactory::default() };
-    for (model, precision, iterations, least) in
-        [(tiger, Precision::F64, 34, -20.0), (smell.generate().unwrap(), Precision::F32, 20, -0.01)]
-    {
-        let device = DeviceChoice::Emulated;
-        let options = SolveOptions { device, precision, beliefs: 8, ..options(1e-3, iterations) };
-        let alone = solve_with(&model, &options, &mut watch()).unwrap();
-        let mut ends = vec![*alone.end()];
-        for size in [2, 3] {
-            let what = format!("{} states, {size} ranks", model.states());
-            let solution = solve(size, &model, &options);
-            let end = *solution.end();
-            assert!(end.lower >= least, "{what}: {end:?}");
-            assert_eq!(end.iterations, iterations, "{what}");
-            is_attained(&model, &solution, &what);
-            ends.push(end);
-            if size == 3 || precision == Precision::F32 {
-                continue;
-            }
-            same(&solution, &solve(size, &model, &options), "repeated");
-            // With little memory, points and vectors are dropped and the run continues.
-            let limits = Limits { memory: Some(300_000), vectors: 20, ..options.limits };
-            let short = solve(size, &model, &SolveOptions { limits, ..options });
-            is_attained(&model, &short, &what);
-            ends.push(*short.end());
+fn walks_on_devices_share_their_findings(model: &Pomdp, precision: Precision, iterations: u64, least: f64) {
+    let device = DeviceChoice::Emulated;
+    let options = SolveOptions { device, precision, beliefs: 8, ..options(1e-3, iterations) };
+    let alone = solve_with(model, &options, &mut watch()).unwrap();
+    let mut ends = vec![*alone.end()];
+    for size in [2, 3] {
+        let what = format!("{} states, {size} ranks", model.states());
+        let solution = solve(size, model, &options);
+        let end = *solution.end();
+        assert!(end.lower >= least, "{what}: {end:?}");
+        assert_eq!(end.iterations, iterations, "{what}");
+        is_attained(model, &solution, &what);
+        ends.push(end);
+        if size == 3 || precision == Precision::F32 {
+            continue;
         }
-        for one in &ends {
-            assert!(ends.iter().all(|other| one.lower <= other.upper), "{ends:?}");
-        }
+        same(&solution, &solve(size, model, &options), "repeated");
+        // With little memory, points and vectors are dropped and the run continues.
+        let limits = Limits { memory: Some(300_000), vectors: 20, ..options.limits };
+        let short = solve(size, model, &SolveOptions { limits, ..options });
+        is_attained(model, &short, &what);
+        ends.push(*short.end());
     }
+    for one in &ends {
+        assert!(ends.iter().all(|other| one.lower <= other.upper), "{ends:?}");
+    }
+}
+
+#[test]
+fn walks_for_the_tiger_share_their_findings() {
+    walks_on_devices_share_their_findings(&Tiger::default().generate().unwrap(), Precision::F64, 34, -20.0);
+}
+
+#[test]
+fn walks_by_smell_share_their_findings() {
+    let smell = Olfactory { width: 7, height: 5, source: (1, 2), gamma: 0.9, ..Olfactory::default() };
+    walks_on_devices_share_their_findings(&smell.generate().unwrap(), Precision::F32, 20, -0.01);
 }
 
 /// The ways in which ranks search, on a model that none of them solves.
