@@ -59,7 +59,7 @@ fn counted(kernel: &KernelProfile) -> [u64; 6] {
 }
 
 /// What `ncu` measured: kernel, launches, the columns, and the reason if the emulator counts otherwise.
-const MEASURED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/results/2026-11-23-h200-counters.csv");
+const MEASURED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/results/2026-11-27-h100-counters.csv");
 
 /// Compares the emulator's counts with the measured ones. They differ exactly where the file of [`MEASURED`] has a reason.
 pub fn compare(_: &AnyDevice, _: usize) -> Outcome {
@@ -109,7 +109,7 @@ pub fn compare(_: &AnyDevice, _: usize) -> Outcome {
 const PAGE: &str = "# What the emulator counts, and what the hardware does
 
 `Emulator::profiled` counts requests of warps, sectors of global memory and conflicts of the banks of shared memory (see the module
-`warpkov_device::emulator::profile`). The table compares its counts with those of NVIDIA's profiler `ncu` on an H200, for the same launches
+`warpkov_device::emulator::profile`). The table compares its counts with those of NVIDIA's profiler `ncu` on an H100, for the same launches
 (`tests/kernels/counters.rs`). One number stands for both where they agree. Where they differ, the emulator's is bold and precedes that of
 `ncu`.
 
