@@ -90,6 +90,28 @@ pub trait Recursions {
     /// Those of the backend.
     fn take_counts(&mut self) -> Result<Vec<Expected>, Self::Error>;
 
+    /// The layout in which this backend stores the sums that are the expected counts of its models; `None` if others cannot add to them.
+    fn stored(&self) -> Option<Stored> {
+        None
+    }
+
+    /// The stored sums of the last [`e_step`](Self::e_step).
+    ///
+    /// # Errors
+    /// Those of the backend.
+    fn sums(&mut self) -> Result<Vec<f64>, Self::Error> {
+        Ok(Vec::new())
+    }
+
+    /// Replaces the stored sums, by those of several backends with the same layout and models, for
+    /// [`take_counts`](Self::take_counts) or [`m_step`](Self::m_step).
+    ///
+    /// # Errors
+    /// Those of the backend.
+    fn set_sums(&mut self, _sums: &[f64]) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
     /// The [M step](super::maximise): replaces the models by the maximisers of the expected counts of the last
     /// [`e_step`](Self::e_step). The prior, the constraint and what is frozen are those of `options`, which fit the
     /// models. Without an `e_step` since the last `set_models` or `m_step`, nothing changes.
@@ -112,6 +134,25 @@ pub trait Recursions {
     /// Whether the last [`e_step`](Self::e_step), which took this rank `time`, was slow. All ranks have the same answer.
     fn slow(&self, time: Duration) -> bool {
         time > SLOW
+    }
+}
+
+/// How a backend stores sums of expected counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Bytes of the type in which the models are stored.
+    pub bytes: u64,
+    /// Number of sums over pairs of states, and of the others that are stored with them.
+    pub pairs: u64,
+    /// Number of sums in a second buffer.
+    pub listed: u64,
+}
+
+impl Stored {
+    /// Number of all sums.
+    #[must_use]
+    pub fn all(&self) -> usize {
+        (self.pairs + self.listed) as usize
     }
 }
 

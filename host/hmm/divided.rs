@@ -9,6 +9,9 @@
 //! | expected counts, ln P(O) in training | one sum per iteration, over all models | all ranks |
 //! | model | none: every rank computes the same M step from the same sums | all ranks |
 //!
+//! If all ranks [store](Recursions::stored) their sums in one layout, as devices do, these are what they add, and each takes the M step on its
+//! device. Otherwise they add the expected counts, and take it on the host.
+//!
 //! *Reproducibility.* Sums are taken in the order of ranks, so equal inputs on equally many ranks give equal bits, and all
 //! ranks hold the same model, bit for bit. Another number of ranks adds the counts in another order, which changes the last
 //! digits. Results of a sequence have the same bits on any number of ranks, but for a device that
@@ -26,7 +29,7 @@ use bytemuck::Pod;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::backend::{Decoded, Expected, NO_STATE, Recursions, SLOW, fit};
+use super::backend::{Decoded, Expected, NO_STATE, Recursions, SLOW, Stored, fit};
 use super::backends::device::{self, Limits};
 use super::invariants::Violated;
 use super::maximise::{Spread, maximise};
@@ -126,6 +129,8 @@ pub struct Divided<'a> {
     maximised: bool,
     /// Expected counts of the last E step over all ranks; empty after the M step.
     expected: Vec<Expected>,
+    /// The layout of the sums of all ranks, if they have one; unknown before the first E step of the models.
+    stored: Option<Option<Stored>>,
     /// Spread of the observations of all ranks, computed at the first M step.
     spread: OnceLock<Spread>,
     /// Whether this rank, or all of them, stopped.
@@ -168,6 +173,7 @@ impl<'a> Divided<'a> {
             models: Vec::new(),
             maximised: false,
             expected: Vec::new(),
+            stored: None,
             spread: OnceLock::new(),
             stopped: false,
             slow: false,
@@ -217,24 +223,34 @@ impl<'a> Divided<'a> {
         set.map(|_| ())
     }
 
-    /// Sums the expected counts of all ranks, and collects their log-likelihoods, by one exchange.
-    fn sum(&mut self, found: Vec<Expected>) -> Result<Vec<Expected>, Error> {
-        let mut all: Vec<Expected> = self.models.iter().map(Expected::zero).collect();
+    /// The layout in which all ranks store their sums, if it is the same.
+    fn stored(&mut self) -> Result<Option<Stored>, Error> {
+        if let Some(known) = self.stored {
+            return Ok(known);
+        }
+        let own = self.own.as_ref().and_then(|own| own.stored());
+        let numbers = own.map_or([0; 3], |Stored { bytes, pairs, listed }| [bytes, pairs, listed]);
+        let all = self.talk(|comm| comm.all_gather_equal(bytemuck::bytes_of(&numbers)))?;
+        let stored = own.filter(|_| all.iter().all(|other| other == bytemuck::bytes_of(&numbers)));
+        self.stored = Some(stored);
+        Ok(stored)
+    }
+
+    /// Sums numbers of all ranks, and collects the log-likelihoods of all sequences for each model, by one exchange. A rank without results
+    /// has no `logs`.
+    fn exchange(&mut self, logs: &[Vec<f64>], sums: &[f64]) -> Result<(Vec<Vec<f64>>, Vec<f64>), Error> {
         let (count, share) = (self.division.sequences.len(), self.division.of_rank(self.comm.rank()));
         let [double, single] = self.on_device;
-        let mut numbers = [self.stopped, self.slow, double, single].map(|flag| f64::from(u8::from(flag))).to_vec();
-        let mut own = found.iter();
-        for zero in &all {
-            let own = own.next();
-            let mut logs = vec![0.0; count];
-            if let Some(own) = own {
-                share.iter().zip(&own.log_likelihoods).for_each(|(&sequence, &log)| logs[sequence] = log);
-            }
-            numbers.extend(logs);
-            own.unwrap_or(zero).counts().into_iter().for_each(|counts| numbers.extend(counts));
+        let flags = [self.stopped, self.slow, double, single].map(|flag| f64::from(u8::from(flag)));
+        let mut numbers = vec![0.0; flags.len() + self.models.len() * count];
+        numbers[..flags.len()].copy_from_slice(&flags);
+        for (all, own) in numbers[flags.len()..].chunks_exact_mut(count.max(1)).zip(logs) {
+            share.iter().zip(own).for_each(|(&sequence, &log)| all[sequence] = log);
         }
+        numbers.extend(sums);
         self.talk(|comm| comm.all_reduce_sum(&mut numbers))?;
-        let (flags, mut rest) = numbers.split_at(4);
+        let sums = numbers.split_off(numbers.len() - sums.len());
+        let (flags, logs) = numbers.split_at(flags.len());
         (self.stopped, self.slow) = (flags[0] > 0.0, flags[1] > 0.0);
         self.round = match [flags[2] > 0.0, flags[3] > 0.0] {
             [_, true] => Some(device::round::<f32>),
@@ -244,14 +260,24 @@ impl<'a> Divided<'a> {
         if self.stopped {
             return Err(runtime::Error::Interrupted.into());
         }
-        let mut next = |len: usize| {
-            let (part, behind) = rest.split_at(len);
-            rest = behind;
-            part
-        };
-        for sum in &mut all {
-            sum.log_likelihoods = next(count).to_vec();
-            sum.counts_mut().into_iter().for_each(|counts| counts.copy_from_slice(next(counts.len())));
+        Ok((logs.chunks_exact(count.max(1)).map(<[f64]>::to_vec).collect(), sums))
+    }
+
+    /// Sums the expected counts of all ranks, and collects their log-likelihoods.
+    fn sum(&mut self, mut found: Vec<Expected>) -> Result<Vec<Expected>, Error> {
+        let logs: Vec<_> = found.iter_mut().map(|expected| std::mem::take(&mut expected.log_likelihoods)).collect();
+        let mut all: Vec<Expected> = self.models.iter().map(Expected::zero).collect();
+        let own = if found.is_empty() { &all } else { &found };
+        let counts: Vec<f64> = own.iter().flat_map(|expected| expected.counts().concat()).collect();
+        let (logs, sums) = self.exchange(&logs, &counts)?;
+        let mut rest = &sums[..];
+        for (sum, logs) in all.iter_mut().zip(logs) {
+            sum.log_likelihoods = logs;
+            for counts in sum.counts_mut() {
+                let (part, behind) = rest.split_at(counts.len());
+                counts.copy_from_slice(part);
+                rest = behind;
+            }
         }
         Ok(all)
     }
@@ -304,7 +330,7 @@ impl Recursions for Divided<'_> {
     fn set_models(&mut self, models: &[Hmm]) -> Result<(), Error> {
         assert!(fit(models, self.division.sequences), "models of one shape that emit what was observed");
         self.models = models.to_vec();
-        (self.maximised, self.stopped) = (false, false);
+        (self.maximised, self.stopped, self.stored) = (false, false, None);
         self.expected.clear();
         self.set()
     }
@@ -334,6 +360,15 @@ impl Recursions for Divided<'_> {
     }
 
     fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Error> {
+        if let Some(stored) = self.stored()? {
+            let mut found = self.run(|own| Ok(vec![(own.e_step()?, own.sums()?)]))?;
+            let (logs, sums) = found.pop().unwrap_or_else(|| (Vec::new(), vec![0.0; stored.all()]));
+            let (logs, sums) = self.exchange(&logs, &sums)?;
+            if let Some(own) = &mut self.own {
+                own.set_sums(&sums)?;
+            }
+            return Ok(logs);
+        }
         let found = self.run(|own| {
             let logs = own.e_step()?;
             let counts = own.take_counts()?.into_iter();
@@ -344,10 +379,17 @@ impl Recursions for Divided<'_> {
     }
 
     fn take_counts(&mut self) -> Result<Vec<Expected>, Error> {
-        Ok(std::mem::take(&mut self.expected))
+        match (&mut self.own, self.stored) {
+            (Some(own), Some(Some(_))) => own.take_counts(),
+            _ => Ok(std::mem::take(&mut self.expected)),
+        }
     }
 
     fn m_step(&mut self, options: &Options) -> Result<(), Error> {
+        // Even if this rank has been asked to stop: all ranks have the same models after the same M steps.
+        if let (Some(own), Some(Some(_))) = (&mut self.own, self.stored) {
+            return own.m_step(options);
+        }
         let expected = std::mem::take(&mut self.expected);
         if expected.is_empty() {
             return Ok(());
@@ -360,6 +402,9 @@ impl Recursions for Divided<'_> {
     }
 
     fn models(&mut self) -> Result<Vec<Hmm>, Error> {
+        if let (Some(own), Some(Some(_))) = (&mut self.own, self.stored) {
+            return own.models();
+        }
         let mut models = self.models.clone();
         if let Some(round) = self.round.filter(|_| self.maximised) {
             models.iter_mut().for_each(round);
@@ -384,6 +429,7 @@ mod tests {
     use crate::generate::IceCream;
     use crate::options::Options;
     use crate::train::{Status, Trained, train};
+    use warpkov_runtime::choose::DeviceChoice;
     use warpkov_runtime::comm::Local;
 
     const LONG: Duration = Duration::from_secs(60);
@@ -483,6 +529,30 @@ mod tests {
         // Sequences of one length go round: this is the second of the second rank.
         assert!(message.contains("a test of sequence 5 is 1, expected 0"), "{message}");
         assert!(begun.elapsed() < LONG);
+    }
+
+    /// Devices add what they store, if all ranks have a share of it.
+    #[test]
+    fn ranks_on_devices_take_the_m_step_there() {
+        let model = IceCream.generate().unwrap();
+        let sequences = Sequences::of_symbols(&[vec![0, 1, 2, 1], vec![2, 2, 0]]).unwrap();
+        for (choice, ranks, expected) in
+            [(DeviceChoice::Emulated, 2, true), (DeviceChoice::Emulated, 3, false), (DeviceChoice::Cpu, 2, false)]
+        {
+            let stored = Local::run(ranks, LONG, |local| {
+                let division = Division::new(&sequences, ranks);
+                let share = division.share(local.rank());
+                let (place, _) = Place::open(choice, None).map_err(|error| error.to_string())?;
+                let limits = Limits::default();
+                let divided = Divided::open(&division, share.as_ref(), &place, Precision::F64, limits, local);
+                let mut divided = divided.map_err(|error| error.to_string())?;
+                divided.set_models(std::slice::from_ref(&model)).map_err(|error| error.to_string())?;
+                divided.e_step().map_err(|error| error.to_string())?;
+                Ok::<_, String>(divided.stored)
+            });
+            let stored = stored.unwrap();
+            assert!(stored.iter().all(|of_rank| of_rank.is_some_and(|layout| layout.is_some() == expected)));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The recursions on the chosen backend, with checked results; and their estimated cost.
 
-use super::backend::{Decoded, Expected, Recursions};
+use super::backend::{Decoded, Expected, Recursions, Stored};
 use super::backends::cpu;
 use super::invariants;
 use super::model::Hmm;
@@ -163,6 +163,18 @@ where
 
     fn take_counts(&mut self) -> Result<Vec<Expected>, Error> {
         Ok(self.recursions.take_counts()?)
+    }
+
+    fn stored(&self) -> Option<Stored> {
+        self.recursions.stored()
+    }
+
+    fn sums(&mut self) -> Result<Vec<f64>, Error> {
+        Ok(self.recursions.sums()?)
+    }
+
+    fn set_sums(&mut self, sums: &[f64]) -> Result<(), Error> {
+        Ok(self.recursions.set_sums(sums)?)
     }
 
     fn m_step(&mut self, options: &Options) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use rayon::prelude::*;
-use warpkov_device::launch::{Device, Dim3, Shape};
+use warpkov_device::launch::{Buffer, Device, Dim3, Shape};
 use warpkov_kernels::hmm::backward::want;
 use warpkov_kernels::hmm::counts::{TILE, sum_parts, sum_threads};
 use warpkov_kernels::hmm::maximise::{
@@ -13,7 +13,7 @@ use warpkov_kernels::hmm::scan;
 use warpkov_kernels::hmm::{entry, power};
 use warpkov_kernels::primitives::copy::copy;
 
-use crate::backend::{Decoded, Expected, Recursions, Statistics, fit};
+use crate::backend::{Decoded, Expected, Recursions, Statistics, Stored, fit};
 use crate::backends::cpu::Exact;
 use crate::backends::device::chunks::Chunks;
 use crate::backends::device::gaussian::{Gaussians, Partial, partial, vectors};
@@ -867,6 +867,46 @@ impl<T: Precise> Recursions for Batch<'_, T> {
             set.has_counts = false;
         }
         Ok(expected)
+    }
+
+    fn stored(&self) -> Option<Stored> {
+        let set = self.set.as_ref().filter(|set| set.gaussians.is_none())?;
+        let (count, places) = (set.hosts.len(), Places::new(set, self.counting()));
+        let listed = if places.in_lists { count * places.counts_pitch } else { 0 };
+        let pairs = count * places.pairs_pitch;
+        Some(Stored { bytes: size_of::<T>() as u64, pairs: pairs as u64, listed: listed as u64 })
+    }
+
+    fn sums(&mut self) -> Result<Vec<f64>, DeviceError> {
+        let (stored, wanted, device) = (self.stored(), self.counting(), self.device);
+        let counted = self.set.as_mut().filter(|set| set.has_counts).zip(stored);
+        let Some((set, stored)) = counted else { return Ok(Vec::new()) };
+        let counts = &mut self.work.counts;
+        add_missing(device, set, &Places::new(set, wanted), counts)?;
+        set.missing.clear();
+        let mut sums = vec![0.0; stored.all()];
+        let (pairs, listed) = sums.split_at_mut(stored.pairs as usize);
+        device.download(counts.sums.get(), pairs)?;
+        device.download(counts.listed.get(), listed)?;
+        Ok(sums)
+    }
+
+    fn set_sums(&mut self, sums: &[f64]) -> Result<(), DeviceError> {
+        let Some((set, stored)) = self.stored().and_then(|stored| Some((self.set.as_mut()?, stored))) else {
+            return Ok(());
+        };
+        assert_eq!(sums.len(), stored.all(), "sums of this layout");
+        let (pairs, listed) = sums.split_at(stored.pairs as usize);
+        let Counts { sums, listed: lists, .. } = &mut self.work.counts;
+        for (buffer, from) in [(sums, pairs), (lists, listed)] {
+            let buffer = buffer.at_least(self.device, from.len())?;
+            let mut all = from.to_vec();
+            all.resize(buffer.len(), 0.0);
+            self.device.write(buffer, &all)?;
+        }
+        set.has_counts = true;
+        set.missing.clear();
+        Ok(())
     }
 
     fn m_step(&mut self, options: &Options) -> Result<(), DeviceError> {
