@@ -319,9 +319,9 @@ impl<E> Disagreed<E> {
 }
 
 fn bytes_of(numbers: &[f64]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    bytemuck::cast_slice(numbers).to_vec()
 }
 
 fn numbers_of(bytes: &[u8]) -> Vec<f64> {
-    bytes.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap_or_default())).collect()
+    bytemuck::pod_collect_to_vec(bytes)
 }
