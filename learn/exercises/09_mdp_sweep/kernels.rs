@@ -153,7 +153,7 @@ pub fn sweep_narrow(
         let length = (end - begin) / 128;
         if j < length {
             let entry = begin + (action * length + j) * 32 + state % 32;
-            q = palette.get(prob.get(entry)) * v.get(offset.get(entry));
+            q = palette.get(prob.get(entry)) * v.get(offset.get(entry) as usize);
         }
     }
     q = warp::reduce_width(q, 8, |a, b| a + b);
