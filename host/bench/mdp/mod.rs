@@ -16,7 +16,7 @@ use warpkov_mdp::backends::dynamic::Dynamic;
 use warpkov_mdp::error::SolveError;
 use warpkov_mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov_mdp::solution::Run;
-use warpkov_mdp::solve::loops::run;
+use warpkov_mdp::solve::certify::run_once;
 use warpkov_mdp::solve::place::Placement;
 use warpkov_runtime::choose::DeviceChoice;
 use warpkov_runtime::gpu::energy;
@@ -131,7 +131,7 @@ impl Repeat {
     fn measure(&self, mut backend: Dynamic) -> Result<Repeated, SolveError> {
         let mut once = || {
             backend.state().reset(None)?;
-            run(&mut backend, self.gamma, self.stop, self.theta, &self.limits, &mut |_, _| {
+            run_once(&mut backend, self.gamma, self.stop, self.theta, &self.limits, &mut |_, _| {
                 Ok(ControlFlow::Continue(()))
             })
         };

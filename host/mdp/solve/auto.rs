@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use warpkov_runtime::choose::DeviceChoice;
 
-use super::once;
+use super::once::once;
 use super::session::{Start, Watch};
 use crate::analysis::reorder::Order;
 use crate::auto::{Features, MAX_TRIAL_SWEEPS};

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use super::loops;
+use super::loops::{PARTIAL_SWEEPS, modified_policy_iteration, policy_iteration, value_iteration};
 use super::session::{Next, Start, Watch};
 use crate::backend::{Attempt, State, Stop, change_bound};
 use crate::backends::dynamic::Dynamic;
@@ -55,7 +55,7 @@ pub(super) fn until_certified(
             Checkpoint { method, in_f64, target, attempt, in_round, values, run: all }
         };
         let (stop, theta) = (stop(mdp, target, attempt), theta(mdp, target, attempt.epsilon_fraction));
-        let run = loops::run(backend, mdp.gamma(), stop, theta, &done.left(method, limits), &mut |run, state| {
+        let run = run_once(backend, mdp.gamma(), stop, theta, &done.left(method, limits), &mut |run, state| {
             let Some(round) = run.rounds.last() else { return Ok(ControlFlow::Continue(())) };
             let next = (watch.follow)(round)?;
             if let (Next::Keep, Some(keep)) = (next, &mut watch.keep) {
@@ -93,6 +93,34 @@ pub(super) fn until_certified(
         certify += begun.elapsed();
     }
     Ok(Certified { values, policy, run: done, certificate, certify })
+}
+
+/// Called after each round of [`run_once`], with the record so far and the backend.
+pub type Follow<'a> =
+    &'a mut dyn FnMut(&Run, &mut dyn State<Error = SolveError>) -> Result<ControlFlow<()>, SolveError>;
+
+/// Runs the loop of the backend's method once: greedy sweeps until `stop`, or evaluations of each policy to `theta`.
+///
+/// # Errors
+/// Errors of the backend and of `follow`.
+pub fn run_once(
+    backend: &mut Dynamic,
+    gamma: f64,
+    stop: Stop,
+    theta: f64,
+    limits: &Limits,
+    follow: Follow,
+) -> Result<Run, SolveError> {
+    match backend {
+        Dynamic::Values(backend) => value_iteration(&mut **backend, stop, limits, |run, backend| follow(run, backend)),
+        Dynamic::Policies(backend) => {
+            policy_iteration(&mut **backend, theta, limits, |run, backend| follow(run, backend))
+        }
+        Dynamic::Modified(backend) => {
+            let (backend, most) = (&mut **backend, PARTIAL_SWEEPS);
+            modified_policy_iteration(backend, gamma, stop, most, limits, |run, backend| follow(run, backend))
+        }
+    }
 }
 
 /// The status of a run that ended with this status of its loop and this certificate.

@@ -10,8 +10,6 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use crate::backend::{Backups, Evaluate, GreedySweeps, Modify, State, Stop};
-use crate::backends::dynamic::Dynamic;
-use crate::error::SolveError;
 use crate::options::Limits;
 use crate::solution::{Round, Run, Status};
 
@@ -21,34 +19,6 @@ use crate::solution::{Round, Run, Status};
 /// None.
 pub fn to_the_end<B: State + ?Sized>(_: &Run, _: &mut B) -> Result<ControlFlow<()>, B::Error> {
     Ok(ControlFlow::Continue(()))
-}
-
-/// Called after each round of [`run`], with the record so far and the backend.
-pub type Follow<'a> =
-    &'a mut dyn FnMut(&Run, &mut dyn State<Error = SolveError>) -> Result<ControlFlow<()>, SolveError>;
-
-/// Runs the loop of the backend's method once: greedy sweeps until `stop`, or evaluations of each policy to `theta`.
-///
-/// # Errors
-/// Errors of the backend and of `follow`.
-pub fn run(
-    backend: &mut Dynamic,
-    gamma: f64,
-    stop: Stop,
-    theta: f64,
-    limits: &Limits,
-    follow: Follow,
-) -> Result<Run, SolveError> {
-    match backend {
-        Dynamic::Values(backend) => value_iteration(&mut **backend, stop, limits, |run, backend| follow(run, backend)),
-        Dynamic::Policies(backend) => {
-            policy_iteration(&mut **backend, theta, limits, |run, backend| follow(run, backend))
-        }
-        Dynamic::Modified(backend) => {
-            let (backend, most) = (&mut **backend, PARTIAL_SWEEPS);
-            modified_policy_iteration(backend, gamma, stop, most, limits, |run, backend| follow(run, backend))
-        }
-    }
 }
 
 /// Runs policy iteration on `backend` until the policy is stable, a limit is reached, or `follow` breaks (Howard 1960;

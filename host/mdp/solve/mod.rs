@@ -8,6 +8,7 @@
 //! | [`place`] | device, method and precision, requested or chosen |
 //! | `ranks` | solves on several ranks |
 //! | `auto` | the order of the states and the method, where they are open |
+//! | `once` | a solve in the model's own order, with one method |
 //!
 //! Backends maximise. Each backend owns its copy of the model, V and π, and starts at V = 0 with the first action of
 //! every state.
@@ -15,28 +16,25 @@
 mod auto;
 pub mod certify;
 pub mod loops;
+mod once;
 pub mod place;
 mod ranks;
 pub mod session;
 
 use std::time::Instant;
 
-use rayon::prelude::*;
 use warpkov_runtime::comm::{Communicator, Local};
 
 use self::auto::{by_method, order};
-use self::certify::{Certified, until_certified};
-use self::place::Placement;
 use self::ranks::{solve_parts, solve_shared};
 pub use self::session::{Initial, Observer, Session};
 use self::session::{Start, Watch};
 use crate::analysis::divide::agreed;
-use crate::auto::{Features, trial};
-use crate::backends::dynamic::Dynamic;
+use crate::auto::Features;
 use crate::error::SolveError;
 use crate::model::{Mdp, Whole};
 use crate::options::{Reorder, SolveOptions};
-use crate::solution::{Phases, Size, Solution};
+use crate::solution::Solution;
 use crate::team::Team;
 
 /// A discounted model to solve, γ < 1, and how.
@@ -143,57 +141,4 @@ fn solve_alone(mdp: &Mdp, start: Start, options: &SolveOptions, watch: &mut Watc
     }
     let features = Features::if_auto(mdp, &Team::alone(), options)?;
     by_method(mdp, &Team::alone(), start, options, features, begun, watch)
-}
-
-/// Solves in the model's own state order, with a single method. `in_trial` limits value iteration to [`trial`] sweeps.
-fn once(
-    mdp: &Mdp,
-    team: &Team,
-    start: Start,
-    options: &SolveOptions,
-    features: Option<Features>,
-    in_trial: bool,
-    watch: &mut Watch,
-) -> Result<Solution, SolveError> {
-    let maximized = mdp.to_maximize();
-    let sign = mdp.objective().sign();
-    let signed = |(state, value): (usize, &f64)| if mdp.choices().count(state) == 0 { 0.0 } else { sign * value };
-    let initial = start.values.map(|values| values.iter().enumerate().map(signed).collect::<Vec<_>>());
-    let start = Start { values: initial.as_deref(), ..start };
-    let place = Placement::choose_by(&maximized, team, features.as_ref(), options)?;
-    let (mut backend, setup, upload) = place.open()?;
-    let mut limits = options.limits;
-    if let (Dynamic::Values(backend), true) = (&mut backend, in_trial) {
-        let mut most = [f64::from(trial(&maximized, backend.sweep_bytes()?))];
-        team.max(&mut most)?;
-        limits.max_sweeps = limits.max_sweeps.min(start.earlier.greedy_sweeps().saturating_add(most[0] as u32));
-    }
-    let mut watch = watch.mapped(|mut values| {
-        values.iter_mut().for_each(|value| *value *= sign);
-        Ok(values)
-    });
-    let certified = until_certified(&mut backend, &maximized, team, place.method, start, &limits, &mut watch)?;
-    drop(watch);
-    let Certified { mut values, policy, run, certificate, certify } = certified;
-    drop(backend);
-    let Placement { method, precision, device, notes, phases, .. } = place;
-    let phases = Phases { upload, certify, ..phases };
-    if sign < 0.0 {
-        values.par_iter_mut().for_each(|value| *value = -*value);
-    }
-    Ok(Solution {
-        values,
-        policy,
-        first: mdp.part().map_or(0, |part| part.first),
-        size: Size::new(mdp, team)?,
-        run,
-        certificate,
-        method,
-        precision,
-        device,
-        notes,
-        setup,
-        phases,
-        ranks: Vec::new(),
-    })
 }

@@ -9,10 +9,11 @@ use warpkov_runtime::Precise;
 use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use super::layouts::narrow::Palettes;
+use super::layouts::numbers::Footprint;
 use super::layouts::patterns::PatternTable;
 use super::layouts::rows::{self, RowIndex};
 use super::layouts::slices::{self, Slices};
-use super::layouts::{AnyIndex, Footprint, Uploaded};
+use super::layouts::uploaded::{AnyIndex, Uploaded};
 use super::sweeps::THREADS;
 use crate::analysis::tiles::Tiles;
 use crate::certificate::greedy;

@@ -12,7 +12,7 @@ use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::mdp::improve::improve;
 
 use super::ghosts::Exchanges;
-use super::layouts::ModelNumbers;
+use super::layouts::numbers::ModelNumbers;
 use super::layouts::rows::RowIndex;
 use super::sweeps::launch_batch;
 use crate::backend::Evaluation;

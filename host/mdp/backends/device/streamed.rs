@@ -18,8 +18,8 @@ use warpkov_kernels::mdp::backup::{SLOTS, SweepArgs};
 use warpkov_kernels::mdp::model::IteratesArgs;
 
 use super::layout::{AnyLayout, Source, SweepLayout};
-use super::layouts::ModelNumbers;
 use super::layouts::narrow::Palettes;
+use super::layouts::numbers::ModelNumbers;
 use super::layouts::slices::{Slices, array};
 use super::sweeps::{Dependencies, StopOnDevice, by_tile, changes};
 use crate::analysis::tiles::Tiles;

@@ -13,7 +13,7 @@ use warpkov_kernels::mdp::residual::largest;
 
 use super::ghosts::Exchanges;
 use super::layout::{Source, SweepLayout};
-use super::layouts::Uploaded;
+use super::layouts::uploaded::Uploaded;
 use super::sweeps::{BackupLaunch, Dependencies, StopOnDevice, THREADS, changes, launch_batch};
 use crate::backend::{Backups, Certify, Correct, GreedySweeps, Residual, State, Stop};
 use warpkov_common::interrupt;

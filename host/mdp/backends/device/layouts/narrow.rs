@@ -7,8 +7,8 @@ use warpkov_kernels::mdp::backup::narrow::{Distance, NarrowSlicesArgs, backup_na
 use warpkov_runtime::Precise;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
+use super::numbers::{Footprint, ModelNumbers};
 use super::slices::{Slices, upload};
-use super::{Footprint, ModelNumbers};
 use crate::analysis::palette::{distinct, seem_distinct};
 use crate::backends::device::sweeps::{BackupLaunch, by_tile};
 use crate::model::Mdp;

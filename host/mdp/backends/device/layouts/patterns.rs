@@ -10,7 +10,7 @@ use warpkov_kernels::mdp::generate::grid_patterns;
 use warpkov_runtime::Precise;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
-use super::{Footprint, ModelNumbers};
+use super::numbers::{Footprint, ModelNumbers};
 use crate::analysis::patterns::Patterns;
 use crate::backends::device::sweeps::{BackupLaunch, THREADS, by_tile};
 use crate::generate::GridPatterns;

@@ -10,7 +10,7 @@ use warpkov_kernels::primitives::rows::RowsArgs;
 use warpkov_runtime::Precise;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
-use super::{Footprint, ModelNumbers};
+use super::numbers::{Footprint, ModelNumbers};
 use crate::backends::device::sweeps::{BackupLaunch, THREADS, by_tile};
 use crate::model::{Choices, Mdp};
 

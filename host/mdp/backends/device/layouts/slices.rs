@@ -10,8 +10,8 @@ use warpkov_kernels::mdp::backup::slices::{SLICE, SlicesArgs, backup_slices};
 use warpkov_runtime::Precise;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
+use super::numbers::{Footprint, ModelNumbers};
 use super::rows::checked_offset;
-use super::{Footprint, ModelNumbers};
 use crate::analysis::palette::indices;
 use crate::backends::device::sweeps::{BackupLaunch, THREADS, by_tile};
 use crate::model::Mdp;
