@@ -1,7 +1,7 @@
 //! The permitted dependencies between modules, checked against every path in the sources. Cargo checks those between crates.
 //!
-//! Dependencies between the modules of a crate have no cycles, as in `solve → cpu | device → backend → model`. In the crate of
-//! the kernels, they point down between its folders too.
+//! Dependencies between the rooms of a crate, its first modules, have no cycles, as in `solve → cpu | device → backend → model`. In the crate of
+//! the kernels, they point down between its folders too. Circles of files within a room are listed in `circles.txt`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -52,7 +52,7 @@ impl Source {
     fn uses(&self) -> BTreeSet<Use> {
         let mut all = BTreeSet::new();
         for (module, file) in &self.files {
-            let mut paths = Paths { module: module.clone(), found: Vec::new() };
+            let mut paths = Paths { files: &self.files, module: module.clone(), found: Vec::new() };
             paths.visit_file(file);
             all.extend(paths.found.into_iter().map(|path| Use { from: module.clone(), path: path[1..].to_vec() }));
         }
@@ -68,7 +68,7 @@ impl Source {
         exports.visit_file(&self.files[module]);
         match exports.found {
             Some(target) => {
-                let mut paths = Paths { module: module.to_vec(), found: Vec::new() };
+                let mut paths = Paths { files: &self.files, module: module.to_vec(), found: Vec::new() };
                 paths.note(target);
                 match paths.found.pop() {
                     Some(target) if target[0] == "crate" && target[1..] != *path => self.home(&target[1..]),
@@ -96,13 +96,18 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Collects the paths in a module that begin with `crate`, `self` or `super`, made absolute.
-struct Paths {
+/// Collects the paths in a module that begin with `crate`, `self`, `super` or a submodule, made absolute.
+struct Paths<'f> {
+    files: &'f BTreeMap<Module, syn::File>,
     module: Module,
     found: Vec<Module>,
 }
 
-impl Paths {
+impl Paths<'_> {
+    fn is_submodule(&self, name: &str) -> bool {
+        self.files.contains_key(&[&self.module[..], &[name.to_owned()]].concat())
+    }
+
     fn note(&mut self, path: Module) {
         let up = path.iter().take_while(|part| *part == "super").count();
         let path = match path[0].as_str() {
@@ -111,7 +116,8 @@ impl Paths {
                 [&["crate".to_owned()], &self.module[..self.module.len().saturating_sub(up)], &path[up..]].concat()
             }
             "crate" => path,
-            // A submodule, or an item of another crate.
+            name if self.is_submodule(name) => [&["crate".to_owned()], &self.module[..], &path[..]].concat(),
+            // An item of another crate.
             _ => return,
         };
         if path.len() > 1 {
@@ -132,14 +138,20 @@ impl Paths {
     }
 }
 
-impl<'a> Visit<'a> for Paths {
+impl<'a> Visit<'a> for Paths<'_> {
     fn visit_item_use(&mut self, item: &'a ItemUse) {
+        let before = self.found.len();
         self.note_tree(&Vec::new(), &item.tree);
+        if !matches!(item.vis, syn::Visibility::Inherited) {
+            // A re-export from a submodule is no use: those who name the item use the submodule.
+            let found = self.found.split_off(before);
+            self.found.extend(found.into_iter().filter(|path| !path[1..].starts_with(&self.module)));
+        }
     }
 
     fn visit_path(&mut self, path: &'a syn::Path) {
         let parts: Module = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        if ["crate", "super", "self"].contains(&parts[0].as_str()) && parts.len() > 1 {
+        if parts.len() > 1 {
             self.note(parts);
         }
         visit::visit_path(self, path);
@@ -267,63 +279,86 @@ fn kernels_have_contracts() {
     assert_eq!(kernels(bare).iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(), ["f", "g"]);
 }
 
-/// The dependencies between the modules of the first `levels` levels, each with an example; in the room `backends`, each backend is such a
-/// module. Items of a folder's own `mod.rs` belong to no module of its level.
-fn dependencies(source: &Source, levels: usize) -> BTreeMap<(Module, Module), String> {
+/// Dependencies between modules, each with an example.
+type Dependencies = BTreeMap<(Module, Module), String>;
+
+/// The dependencies between the modules of the first `levels` levels; in the room `backends`, each backend is such a
+/// module. Items of a folder's own `mod.rs` belong to no module of its level. `None` for those between files.
+fn dependencies(source: &Source, levels: Option<usize>) -> Dependencies {
     let top = |module: &[String]| {
-        let room = module.first().is_some_and(|first| first == "backends");
-        module[..module.len().min(levels + usize::from(room))].to_vec()
+        let room = usize::from(module.first().is_some_and(|first| first == "backends"));
+        module[..levels.map_or(module.len(), |levels| module.len().min(levels + room))].to_vec()
     };
+    let least = levels.unwrap_or(0);
     let mut all = BTreeMap::new();
     for Use { from, path } in source.uses() {
         let home = source.home(&path);
         let (user, used) = (top(&from), top(&home));
-        if from.len() >= levels && home.len() >= levels && user != used {
+        if from.len() >= least && home.len() >= least && user != used {
             all.entry((user, used)).or_insert_with(|| format!("{} uses {}", from.join("::"), path.join("::")));
         }
     }
     all
 }
 
-/// A cycle of dependencies, if there is one.
-fn cycle(dependencies: &BTreeMap<(Module, Module), String>) -> Option<Vec<Module>> {
-    let mut left: BTreeSet<&Module> = dependencies.keys().flat_map(|(from, to)| [from, to]).collect();
-    loop {
-        let free: Vec<&Module> = left
-            .iter()
-            .copied()
-            .filter(|module| !dependencies.keys().any(|(from, to)| from == *module && left.contains(to)))
-            .collect();
-        if free.is_empty() {
-            break;
+/// The circles of dependencies: sets of modules, as large as possible, each of which depends on all others of its set, if by others.
+fn circles<'d>(dependencies: &'d Dependencies) -> BTreeSet<BTreeSet<&'d Module>> {
+    let mut next = BTreeMap::<&Module, Vec<&Module>>::new();
+    dependencies.keys().for_each(|(from, to)| next.entry(from).or_default().push(to));
+    let reached = |from: &Module| {
+        let (mut found, mut open) = (BTreeSet::new(), next[from].clone());
+        while let Some(module) = open.pop() {
+            if found.insert(module) {
+                open.extend(next.get(module).into_iter().flatten());
+            }
         }
-        free.iter().for_each(|module| _ = left.remove(module));
-    }
-    // Every remaining module depends on a remaining module, so a walk from any of them enters a cycle.
-    let mut walk = vec![(*left.first()?).clone()];
-    loop {
-        let last = walk.last()?;
-        let next =
-            dependencies.keys().find(|(from, to)| from == last && left.contains(to)).map(|(_, to)| to.clone())?;
-        if let Some(start) = walk.iter().position(|module| *module == next) {
-            return Some(walk.split_off(start));
-        }
-        walk.push(next);
-    }
+        found
+    };
+    let reached: BTreeMap<&Module, BTreeSet<&Module>> = next.keys().map(|&module| (module, reached(module))).collect();
+    let circle = |(&module, reach): (&&'d Module, &BTreeSet<&'d Module>)| -> BTreeSet<&'d Module> {
+        reach.iter().copied().filter(|other| reached.get(other).is_some_and(|back| back.contains(module))).collect()
+    };
+    reached.iter().map(circle).filter(|circle| !circle.is_empty()).collect()
+}
+
+/// Examples of the dependencies within a circle, a line each.
+fn examples(dependencies: &Dependencies, circle: &BTreeSet<&Module>) -> String {
+    let within = dependencies.iter().filter(|((from, to), _)| circle.contains(from) && circle.contains(to));
+    within.map(|(_, example)| format!("  {example}\n")).collect()
 }
 
 #[test]
 fn modules_have_no_cyclic_dependencies() {
     for (source, levels) in crates() {
-        let dependencies = dependencies(&source, levels);
+        let dependencies = dependencies(&source, Some(levels));
         assert!(dependencies.len() > 3 || source.name == "warpkov_bench", "{}: {}", source.name, dependencies.len());
-        if let Some(modules) = cycle(&dependencies) {
-            let next = modules.iter().cycle().skip(1);
-            let uses: Vec<&str> =
-                modules.iter().zip(next).map(|(a, b)| dependencies[&(a.clone(), b.clone())].as_str()).collect();
-            panic!("{}: a cycle of dependencies:\n{}", source.name, uses.join("\n"));
+        if let Some(circle) = circles(&dependencies).first() {
+            panic!("{}: a cycle of dependencies:\n{}", source.name, examples(&dependencies, circle));
         }
     }
+}
+
+/// The circles of files are those of `circles.txt`, a line each. The list may only get shorter.
+#[test]
+fn circles_of_files_are_listed() {
+    let listed: BTreeSet<&str> = include_str!("circles.txt").lines().collect();
+    let mut found = BTreeMap::new();
+    for (source, _) in crates() {
+        let dependencies = dependencies(&source, None);
+        for circle in circles(&dependencies) {
+            let files =
+                circle.iter().map(|module| if module.is_empty() { "lib".to_owned() } else { module.join("::") });
+            let line = format!("{}: {}", source.name, Vec::from_iter(files).join(" "));
+            found.insert(line, examples(&dependencies, &circle));
+        }
+    }
+    let new: String = found
+        .iter()
+        .filter(|(line, _)| !listed.contains(&line[..]))
+        .map(|(line, uses)| format!("{line}\n{uses}"))
+        .collect();
+    let gone: Vec<&str> = listed.into_iter().filter(|line| !found.contains_key(*line)).collect();
+    assert!(new.is_empty() && gone.is_empty(), "new:\n{new}\ngone:\n{}", gone.join("\n"));
 }
 
 /// A type has a name of its own: those that occur in several modules of a crate are listed in `shared_names.txt`, with the number of
@@ -361,16 +396,25 @@ fn a_cycle_is_found() {
     let parse = |text: &str| syn::parse_str::<syn::File>(text).unwrap();
     let module = |text: &str| text.split("::").map(str::to_owned).collect::<Module>();
     let files = BTreeMap::from([
-        (Module::new(), parse("pub mod a; pub mod b; pub mod c; pub use a::Thing;")),
+        (Module::new(), parse("pub mod a; pub mod b; pub mod c; pub mod d; pub use a::Thing;")),
         (module("a"), parse("pub struct Thing; use crate::b;")),
         (module("b"), parse("fn f() { let x = super::c::G; } use crate::Thing;")),
         (module("c"), parse("use super::b::f; pub struct G;")),
+        (module("d"), parse("pub mod e; pub use e::{H, T}; fn g(h: e::H) {} pub struct I;")),
+        (module("d::e"), parse("use super::I; pub use crate::a::Thing as T; pub struct H;")),
     ]);
     let source = Source { name: "warpkov", files };
     assert_eq!(source.home(&module("Thing")), module("a"));
     let uses = source.uses();
     let found = |from: &str, path: &str| uses.contains(&Use { from: module(from), path: module(path) });
     assert!(found("a", "b") && found("b", "c::G") && found("c", "b::f"), "{uses:?}");
-    let cycle = cycle(&dependencies(&source, 1)).unwrap();
-    assert!(cycle.len() == 2 || cycle.len() == 3, "{cycle:?}");
+    let (rooms, files) = (dependencies(&source, Some(1)), dependencies(&source, None));
+    let lines = |circles: BTreeSet<BTreeSet<&Module>>| -> Vec<String> {
+        circles
+            .iter()
+            .map(|circle| circle.iter().map(|module| module.join("::")).collect::<Vec<_>>().join(" "))
+            .collect()
+    };
+    assert_eq!(lines(circles(&rooms)), ["a b c"]);
+    assert_eq!(lines(circles(&files)), ["a b c", "d d::e"]);
 }
