@@ -319,100 +319,118 @@ pub fn cut(whole: &dyn Whole, splits: &[u64], order: GhostOrder, comm: &dyn Comm
     let (rank, size, states) = (comm.rank() as usize, comm.size() as usize, whole.states());
     let covers = splits.len() == size + 1 && splits.is_sorted() && (splits[0], splits[size]) == (0, states);
     assert!(covers, "the parts must cover the states");
-    let range = |rank: usize| splits[rank]..splits[rank + 1];
-    let own = range(rank);
-    let read = || {
-        if own.end - own.start > MOST {
-            return Err(too_large(own.end - own.start, states));
-        }
-        let rows = whole.rows(own.clone())?;
-        let local = Local::new(&rows, states, order)?;
-        Ok((rows, local))
-    };
-    let (rows, local) = agreed(read(), comm)?;
-
-    let mut needed = local.needed(splits);
+    let (rows, local) = agreed(read_own(whole, splits[rank]..splits[rank + 1], order), comm)?;
+    let needed = local.needed(splits);
     let counts = comm.gather(&needed.iter().map(|needed| needed.len() as u64).collect::<Vec<_>>())?;
     let all_gather = gathers_all(counts.iter().flatten().sum(), states, size);
     let local = if all_gather { local.of_all(states) } else { local };
     let inside = local.inside();
-    let others: Vec<usize> = (0..size).filter(|&other| other != rank).collect();
-    let mut asked = vec![Sends::default(); size];
-    if all_gather {
-        needed = local.needed(splits);
-        asked.fill(Sends::Run(inside.start as u32..inside.end as u32));
-    } else {
-        // Tell each owner which of its states are ghosts here.
-        let offsets = |other: usize| {
-            let offsets: Vec<u32> =
-                local.halo(&needed[other]).iter().map(|ghost| (ghost - splits[other]) as u32).collect();
-            bytemuck::cast_slice(&offsets).to_vec()
-        };
-        let sends = others.iter().filter(|&&other| !needed[other].is_empty());
-        let sends = sends.map(|&other| (other as u32, offsets(other))).collect();
-        let receives: Vec<(u32, usize)> = others
-            .iter()
-            .map(|&other| (other as u32, 4 * counts[other][rank] as usize))
-            .filter(|&(_, bytes)| bytes > 0)
-            .collect();
-        for (&(other, _), bytes) in receives.iter().zip(comm.exchange(sends, &receives)?.wait()?) {
-            let offsets: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
-            let states = offsets.iter().map(|offset| inside.start as u32 + offset);
-            asked[other as usize] = states.collect::<Vec<u32>>().into();
+    let (needed, asked) = match all_gather {
+        true => (local.needed(splits), vec![Sends::Run(inside.start as u32..inside.end as u32); size]),
+        false => {
+            let asked = exchange_ghosts(&local, splits, &needed, &counts, comm)?;
+            (needed, asked)
         }
-    }
-    let peers = others.iter().map(|&other| {
-        let first = local.ghost(needed[other].start);
-        let ghosts = first..first + needed[other].len();
-        Peer { rank: other as u32, sends: std::mem::take(&mut asked[other]), ghosts }
-    });
-    let peers = peers.filter(|peer| !peer.sends.is_empty() || !peer.ghosts.is_empty()).collect();
-
+    };
     let terminates = !rows.ends.is_empty() || rows.has_terminal();
-    let works = rows.count() > 0;
     let part = Part {
-        first: own.start,
+        first: splits[rank],
         all: states,
-        own: inside.clone(),
+        own: inside,
         never_terminates: !comm.any(terminates)?,
-        works,
-        peers,
+        works: rows.count() > 0,
+        peers: peers(&local, rank, &needed, asked),
         all_gather,
     };
-    let count = local.count();
-    let same = MdpParts { gamma: whole.gamma(), objective: whole.objective(), ..MdpParts::default() };
-    if !works {
-        let parts = MdpParts {
-            states: count as u32 + 1,
-            choices: Choices::Ragged([vec![0; count + 1], vec![1]].concat().into()),
-            transitions: Csr::built(vec![0, 1], vec![count as u32], vec![1.0]),
-            rewards: Csr::empty(1),
-            ..same
-        };
-        return Ok(Mdp::built(parts).with_part(part));
+    let own = if part.works { own_parts(&rows, &local) } else { empty_parts(local.count()) };
+    Ok(Mdp::built(MdpParts { gamma: whole.gamma(), objective: whole.objective(), ..own }).with_part(part))
+}
+
+/// The rows of the own states, with the local numbers of their states.
+fn read_own(whole: &dyn Whole, own: Range<u64>, order: GhostOrder) -> Result<(Rows<'_>, Local), Fault> {
+    let states = whole.states();
+    if own.end - own.start > MOST {
+        return Err(too_large(own.end - own.start, states));
     }
+    let rows = whole.rows(own)?;
+    let local = Local::new(&rows, states, order)?;
+    Ok((rows, local))
+}
+
+/// Tells each owner which of its states are ghosts here. Returns the own states that each rank asks for. `counts` holds the number of
+/// ghosts by rank and owner.
+fn exchange_ghosts(
+    local: &Local,
+    splits: &[u64],
+    needed: &[Range<usize>],
+    counts: &[Vec<u64>],
+    comm: &dyn Communicator,
+) -> Result<Vec<Sends>, Error> {
+    let (rank, first) = (comm.rank() as usize, local.inside().start as u32);
+    let others = || (0..needed.len()).filter(|&other| other != rank);
+    let offsets = |other: usize| {
+        let offsets: Vec<u32> = local.halo(&needed[other]).iter().map(|ghost| (ghost - splits[other]) as u32).collect();
+        bytemuck::cast_slice(&offsets).to_vec()
+    };
+    let sends = others().filter(|&other| !needed[other].is_empty());
+    let sends = sends.map(|other| (other as u32, offsets(other))).collect();
+    let receives: Vec<(u32, usize)> = others()
+        .map(|other| (other as u32, 4 * counts[other][rank] as usize))
+        .filter(|&(_, bytes)| bytes > 0)
+        .collect();
+    let mut asked = vec![Sends::default(); needed.len()];
+    for (&(other, _), bytes) in receives.iter().zip(comm.exchange(sends, &receives)?.wait()?) {
+        let offsets: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
+        asked[other as usize] = offsets.iter().map(|offset| first + offset).collect::<Vec<u32>>().into();
+    }
+    Ok(asked)
+}
+
+/// The ranks that own ghosts of this one or ask for its states.
+fn peers(local: &Local, rank: usize, needed: &[Range<usize>], asked: Vec<Sends>) -> Vec<Peer> {
+    let peer = |(other, (needed, sends)): (usize, (&Range<usize>, Sends))| {
+        let first = local.ghost(needed.start);
+        Peer { rank: other as u32, sends, ghosts: first..first + needed.len() }
+    };
+    let others = needed.iter().zip(asked).enumerate().filter(|(other, _)| *other != rank).map(peer);
+    others.filter(|peer| !peer.sends.is_empty() || !peer.ghosts.is_empty()).collect()
+}
+
+/// The model of a rank whose `count` states have no rows: these and one more, with one row that stays there.
+fn empty_parts(count: usize) -> MdpParts {
+    MdpParts {
+        states: count as u32 + 1,
+        choices: Choices::Ragged([vec![0; count + 1], vec![1]].concat().into()),
+        transitions: Csr::built(vec![0, 1], vec![count as u32], vec![1.0]),
+        rewards: Csr::empty(1),
+        ..MdpParts::default()
+    }
+}
+
+/// The model of the own states and the ghosts.
+fn own_parts(rows: &Rows, local: &Local) -> MdpParts {
+    let (inside, count) = (local.inside(), local.count());
     let choices = match rows.actions {
         Actions::Uniform(actions) if inside.len() == count => Choices::Uniform(actions),
         _ => {
-            let first = rows.first(own.start);
+            let first = rows.first(local.own.start);
             // A state before the own ones is at the first of them, one behind at their end.
             let offset = |state: usize| {
                 let within = state.clamp(inside.start, inside.end) - inside.start;
-                rows.first(own.start + within as u64) - first
+                rows.first(local.own.start + within as u64) - first
             };
             Choices::Ragged(parallel::array(count + 1, offset).into())
         }
     };
-    let parts = MdpParts {
+    MdpParts {
         states: count as u32,
         choices,
-        transitions: numbered(&rows.transitions, &local),
+        transitions: numbered(&rows.transitions, local),
         ends: copied(&rows.ends).into(),
-        rewards: numbered(&rows.rewards, &local),
+        rewards: numbered(&rows.rewards, local),
         action_rewards: copied(&rows.action_rewards).into(),
-        ..same
-    };
-    Ok(Mdp::built(parts).with_part(part))
+        ..MdpParts::default()
+    }
 }
 
 /// The rows with the local numbers of their columns, without columns that are not local, which only rewards without a

@@ -23,6 +23,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::mem;
 use std::sync::Arc;
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
@@ -269,118 +270,143 @@ impl Model {
         self.action_names = (!actions.is_empty()).then(|| NamesOfActions::All(actions.to_vec()));
     }
 
-    fn parts(self, note: &mut dyn FnMut(String)) -> Result<MdpParts, Invalid> {
-        let model = self;
-        let Model { objective, ends, action_rewards, grid, states, actions, .. } = model;
+    fn parts(mut self, note: &mut dyn FnMut(String)) -> Result<MdpParts, Invalid> {
+        let is_list = self.is_list();
+        let mut parts = self.transitions(note)?;
+        if let Some(table) = self.ends_table {
+            let (states, actions) = uniform(&parts, ENDS)?;
+            check_shape(ENDS, &table.shape, &[states, actions]).map_err(Invalid::Form)?;
+            parts.ends = table.numbers.into();
+        }
+        if let Some((order, table)) = self.rewards_table {
+            set_rewards(&mut parts, order, &table)?;
+        }
+        parts.action_names = match self.action_names {
+            Some(NamesOfActions::OfRows(names)) => Some(names),
+            // `of_list` has named the actions.
+            _ if is_list => parts.action_names,
+            Some(NamesOfActions::All(names)) => Some(names_of_rows(names, &parts)?),
+            None => None,
+        };
+        parts.labels = numbers_of_labels(self.labels, parts.state_names.as_deref())?;
+        Ok(parts)
+    }
+
+    /// The parts that all forms of transitions have, taken from the model.
+    fn transitions(&mut self, note: &mut dyn FnMut(String)) -> Result<MdpParts, Invalid> {
         let csr = |matrix, arrays: Matrix| arrays.try_into().map_err(|source| Invalid::Csr { matrix, source });
-        let gamma = model.gamma.unwrap_or(GAMMA);
+        let (states, actions) = (self.states, self.actions);
         let same = MdpParts {
-            gamma,
-            objective,
-            ends: ends.into(),
-            action_rewards: action_rewards.into(),
-            grid,
+            gamma: self.gamma.unwrap_or(GAMMA),
+            objective: self.objective,
+            grid: self.grid.take(),
             ..MdpParts::default()
         };
-        let is_list = matches!(model.transitions, Transitions::List(_));
-        let mut parts = match model.transitions {
+        let state_names = self.state_names.take();
+        let (ends, action_rewards) = (mem::take(&mut self.ends).into(), mem::take(&mut self.action_rewards).into());
+        Ok(match mem::take(&mut self.transitions) {
             Transitions::Sparse(matrix) => MdpParts {
                 states: states.unwrap_or_default(),
-                choices: match model.choices {
+                choices: match self.choices.take() {
                     Some(offsets) => Choices::Ragged(offsets.into()),
                     None => Choices::Uniform(actions.unwrap_or_default()),
                 },
                 transitions: csr(validate::Matrix::P, matrix)?,
-                rewards: csr(validate::Matrix::R, model.rewards.unwrap_or_default())?,
-                state_names: model.state_names.map(Arc::new),
+                rewards: csr(validate::Matrix::R, self.rewards.take().unwrap_or_default())?,
+                state_names: state_names.map(Arc::new),
+                ends,
+                action_rewards,
                 ..same
             },
             Transitions::Table(order, table) => {
                 let (states, actions, transitions) = of_table(order, &table, states, actions).map_err(Invalid::Form)?;
-                let (choices, state_names) = (Choices::Uniform(actions), model.state_names.map(Arc::new));
-                MdpParts { states, choices, transitions, state_names, ..same }
+                let (choices, state_names) = (Choices::Uniform(actions), state_names.map(Arc::new));
+                MdpParts { states, choices, transitions, state_names, ends, action_rewards, ..same }
             }
             Transitions::List(list) => {
-                let actions = match &model.action_names {
+                let named = match &self.action_names {
                     Some(NamesOfActions::All(names)) => Some(&names[..]),
                     _ => None,
                 };
-                let listed = of_list(list, model.state_names.as_deref(), actions, note).map_err(Invalid::Form)?;
+                let listed = of_list(list, state_names.as_deref(), named, note).map_err(Invalid::Form)?;
                 check_count("S", states, listed.states).map_err(Invalid::Form)?;
-                check_count("A", model.actions, listed.choices.max()).map_err(Invalid::Form)?;
-                MdpParts { gamma, objective, grid: same.grid, ..listed }
+                check_count("A", actions, listed.choices.max()).map_err(Invalid::Form)?;
+                MdpParts { gamma: same.gamma, objective: same.objective, grid: same.grid, ..listed }
             }
-        };
-        let uniform = |what| match parts.choices {
-            Choices::Uniform(actions) => Ok((parts.states as usize, actions as usize)),
-            Choices::Ragged(_) => {
-                Err(Invalid::Form(format!("{what} needs as many actions in every state, and \"choices\" has others")))
-            }
-        };
-        if let Some(table) = model.ends_table {
-            let (states, actions) = uniform(ENDS)?;
-            check_shape(ENDS, &table.shape, &[states, actions]).map_err(Invalid::Form)?;
-            parts.ends = table.numbers.into();
-        }
-        if let Some((order, table)) = model.rewards_table {
-            let (states, actions) = uniform(order.key())?;
-            check_shape(order.key(), &table.shape, &order.shape(states, actions)).map_err(Invalid::Form)?;
-            let numbers = &table.numbers;
-            match order {
-                RewardOrder::State => {
-                    let repeated = numbers.iter().flat_map(|&reward| std::iter::repeat_n(reward, actions));
-                    parts.action_rewards = repeated.collect::<Vec<_>>().into();
-                }
-                RewardOrder::Pair(order) => {
-                    let rows = (0..states * actions).map(|row| numbers[order.row(row, states, actions)]);
-                    parts.action_rewards = rows.collect::<Vec<_>>().into();
-                }
-                RewardOrder::Transition(order) => parts.rewards = nonzeros(numbers, order, states, actions),
-            }
-        }
-        parts.action_names = match (model.action_names, &parts.choices) {
-            (Some(NamesOfActions::OfRows(names)), _) => Some(names),
-            // `of_list` has named the actions.
-            _ if is_list => parts.action_names,
-            (Some(NamesOfActions::All(names)), &Choices::Uniform(actions)) => {
-                check_count("A", Some(actions), names.len() as u32).map_err(|_| {
-                    Invalid::Form(format!(
-                        "action_names has {} elements, expected one per action, {actions}",
-                        names.len()
-                    ))
-                })?;
-                let of_row = (0..parts.transitions.rows() as u32).map(|row| row % actions.max(1)).collect();
-                Some(ActionNames { names, of_row })
-            }
-            (Some(NamesOfActions::All(_)), Choices::Ragged(_)) => {
-                let expected = "expected an object of names and of_row, as states have different numbers of actions";
-                return Err(Invalid::Form(format!("action_names is an array, {expected}")));
-            }
-            (None, _) => None,
-        };
-        let of_name: HashMap<&str, u32> = match &parts.state_names {
-            Some(names) if model.labels.values().any(|members| !members.names.is_empty()) => {
-                names.iter().map(String::as_str).zip(0..).collect()
-            }
-            _ => HashMap::new(),
-        };
-        let members = |(label, Members { mut numbers, names }): (String, Members)| {
-            let sort = !names.is_empty();
-            for name in names {
-                let name = of_name.get(&*name).copied().ok_or_else(|| {
-                    let (label, name) = (quoted(label.as_bytes()), quoted(name.as_bytes()));
-                    Invalid::Form(format!("label \"{label}\": found \"{name}\", expected a state's name or number"))
-                })?;
-                numbers.push(name);
-            }
-            if sort {
-                numbers.sort_unstable();
-            }
-            Ok((label, numbers))
-        };
-        parts.labels = model.labels.into_iter().map(members).collect::<Result<_, Invalid>>()?;
-        Ok(parts)
+        })
     }
+}
+
+/// S and A of a model with as many actions in every state, which `what` needs.
+fn uniform(parts: &MdpParts, what: &str) -> Result<(usize, usize), Invalid> {
+    match parts.choices {
+        Choices::Uniform(actions) => Ok((parts.states as usize, actions as usize)),
+        Choices::Ragged(_) => {
+            Err(Invalid::Form(format!("{what} needs as many actions in every state, and \"choices\" has others")))
+        }
+    }
+}
+
+/// Sets the rewards to those of a table.
+fn set_rewards(parts: &mut MdpParts, order: RewardOrder, table: &Dense) -> Result<(), Invalid> {
+    let (states, actions) = uniform(parts, order.key())?;
+    check_shape(order.key(), &table.shape, &order.shape(states, actions)).map_err(Invalid::Form)?;
+    let numbers = &table.numbers;
+    match order {
+        RewardOrder::State => {
+            let repeated = numbers.iter().flat_map(|&reward| std::iter::repeat_n(reward, actions));
+            parts.action_rewards = repeated.collect::<Vec<_>>().into();
+        }
+        RewardOrder::Pair(order) => {
+            let rows = (0..states * actions).map(|row| numbers[order.row(row, states, actions)]);
+            parts.action_rewards = rows.collect::<Vec<_>>().into();
+        }
+        RewardOrder::Transition(order) => parts.rewards = nonzeros(numbers, order, states, actions),
+    }
+    Ok(())
+}
+
+/// The names of the actions of all rows, of one name per action.
+fn names_of_rows(names: Vec<String>, parts: &MdpParts) -> Result<ActionNames, Invalid> {
+    let Choices::Uniform(actions) = parts.choices else {
+        let expected = "expected an object of names and of_row, as states have different numbers of actions";
+        return Err(Invalid::Form(format!("action_names is an array, {expected}")));
+    };
+    if names.len() as u32 != actions {
+        let found = names.len();
+        let message = format!("action_names has {found} elements, expected one per action, {actions}");
+        return Err(Invalid::Form(message));
+    }
+    let of_row = (0..parts.transitions.rows() as u32).map(|row| row % actions.max(1)).collect();
+    Ok(ActionNames { names, of_row })
+}
+
+/// The numbers of the states of each label. Members are numbers and names.
+fn numbers_of_labels(
+    labels: BTreeMap<String, Members>,
+    state_names: Option<&Vec<String>>,
+) -> Result<BTreeMap<String, Vec<u32>>, Invalid> {
+    let of_name: HashMap<&str, u32> = match state_names {
+        Some(names) if labels.values().any(|members| !members.names.is_empty()) => {
+            names.iter().map(String::as_str).zip(0..).collect()
+        }
+        _ => HashMap::new(),
+    };
+    let members = |(label, Members { mut numbers, names }): (String, Members)| {
+        let sort = !names.is_empty();
+        for name in names {
+            let name = of_name.get(&*name).copied().ok_or_else(|| {
+                let (label, name) = (quoted(label.as_bytes()), quoted(name.as_bytes()));
+                Invalid::Form(format!("label \"{label}\": found \"{name}\", expected a state's name or number"))
+            })?;
+            numbers.push(name);
+        }
+        if sort {
+            numbers.sort_unstable();
+        }
+        Ok((label, numbers))
+    };
+    labels.into_iter().map(members).collect()
 }
 
 /// Checks a number that stands in the file besides what it counts.

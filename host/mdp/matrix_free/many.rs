@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::time::Instant;
-use warpkov_runtime::device::AnyDevice;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice};
 
 use rayon::prelude::*;
 use warpkov_device::launch::{Device, Shape};
@@ -211,6 +211,95 @@ struct Progress {
     done: bool,
 }
 
+impl Progress {
+    /// Takes in a launch: its `sweeps`, whether they met the bound of the attempt, and what it measured. The status of the model,
+    /// and whether it is done, follow.
+    fn judge(&mut self, sweeps: u32, met: bool, gamma: f64, limits: &Limits, stopped: bool, seconds: f64) {
+        let residual = self.measured.change.map(f64::abs);
+        let (round, residual) = (self.run.rounds.len() as u32 + 1, residual[0].max(residual[1]));
+        self.run.rounds.push(Round { round, sweeps, residual, changed: None, seconds });
+        let limit = match self.run.sweeps() >= limits.max_sweeps.into() {
+            _ if stopped => Some(Status::Interrupted),
+            true => Some(Status::SweepLimit),
+            false => None,
+        };
+        // Without either, the launch ended for the time it took.
+        let Some(status) = met.then_some(Status::Solved).or(limit) else { return };
+        let (certificate, _) = extremes(&self.measured).certified(gamma, limits.target);
+        let again = self.attempts.again(status, &certificate);
+        // At a limit, nothing is left for the next attempt.
+        self.run.status = limit.filter(|_| again).unwrap_or(status);
+        self.done = !again || limit.is_some();
+    }
+}
+
+/// Models in device memory, each with its table, and their V and policies.
+struct Uploads {
+    shape: Shape,
+    /// The states before each model's own, and all of them.
+    states: Vec<u64>,
+    words: AnyBuffer<u64>,
+    tables: AnyBuffer<f64>,
+    table_ptr: AnyBuffer<u64>,
+    state_ptr: AnyBuffer<u64>,
+    /// Twice the states of each model: the first half is V.
+    v: AnyBuffer<f64>,
+    policy: AnyBuffer<u32>,
+    /// The slots of each model: what a launch measured, and its sweeps.
+    found: AnyBuffer<u64>,
+}
+
+impl Uploads {
+    fn new<M: Blocks>(device: &AnyDevice, models: &[(M, Vec<f64>)]) -> Result<Self, SolveError> {
+        let states = prefix(models.iter().map(|(model, _)| model.states() as usize));
+        let table_ptr = prefix(models.iter().map(|(_, table)| table.len()));
+        let mut words = Vec::with_capacity(models.len() * M::WORDS);
+        models.iter().for_each(|(model, _)| model.to_words(&mut |word| words.push(word)));
+        let mut tables = models.iter().flat_map(|(_, table)| table.iter().copied()).collect::<Vec<_>>();
+        // A kernel's view has at least one element.
+        words.resize(words.len().max(1), 0);
+        tables.resize(tables.len().max(1), 0.0);
+        let most = models.iter().map(|(model, _)| model.states()).max().unwrap_or(1);
+        let threads = most.next_multiple_of(32).min(MOST_THREADS) as u32;
+        let all = states[models.len()] as usize;
+        Ok(Self {
+            shape: Shape::new(models.len() as u32, threads),
+            words: device.upload(&words)?,
+            tables: device.upload(&tables)?,
+            state_ptr: device.upload(&states)?,
+            table_ptr: device.upload(&table_ptr)?,
+            v: device.zeros(2 * all)?,
+            policy: device.zeros(all)?,
+            found: device.zeros((MEASURED + 1) * models.len())?,
+            states,
+        })
+    }
+
+    /// Sweeps each model until a change below its bound, `max_sweeps` times at most. Returns the slots of all models.
+    fn sweep<M: Blocks>(
+        &mut self,
+        device: &AnyDevice,
+        bounds: &[f64],
+        max_sweeps: &[u32],
+    ) -> Result<Vec<u64>, SolveError> {
+        let launch = ManyLaunch {
+            words: &self.words,
+            tables: &self.tables,
+            table_ptr: &self.table_ptr,
+            state_ptr: &self.state_ptr,
+            bounds: &device.upload(bounds)?,
+            v: &mut self.v,
+            policy: &mut self.policy,
+            found: &mut self.found,
+            max_sweeps: &device.upload(max_sweeps)?,
+        };
+        // SAFETY: the arrays have the shapes that the kernel's documentation asks for: one block, bound, limit and set of slots for
+        // each model, and offsets that are prefix sums of the numbers of states and of the lengths of the tables.
+        unsafe { M::many(device, self.shape, launch)? };
+        Ok(device.to_vec(&self.found)?)
+    }
+}
+
 /// Solves models, each with its table, by a block each. `numbers` are those of the models for messages.
 fn by_blocks<M: Blocks>(
     device: &AnyDevice,
@@ -221,105 +310,62 @@ fn by_blocks<M: Blocks>(
     if models.is_empty() {
         return Ok(Vec::new());
     }
-    let (begun, name) = (Instant::now(), device.name());
-    let limits = options.limits;
-    let states = prefix(models.iter().map(|(model, _)| model.states() as usize));
-    let tables = prefix(models.iter().map(|(_, table)| table.len()));
-    let mut words = Vec::with_capacity(models.len() * M::WORDS);
-    models.iter().for_each(|(model, _)| model.to_words(&mut |word| words.push(word)));
-    let all_tables = models.iter().flat_map(|(_, table)| table.iter().copied()).collect::<Vec<_>>();
-    let most = models.iter().map(|(model, _)| model.states()).max().unwrap_or(1);
-    let threads = most.next_multiple_of(32).min(MOST_THREADS) as u32;
-    let shape = Shape::new(models.len() as u32, threads);
-    let all = states[models.len()] as usize;
-    // A kernel's view has at least one element.
-    let some = |numbers: Vec<f64>| if numbers.is_empty() { vec![0.0] } else { numbers };
-    words.resize(words.len().max(1), 0);
-    let (words, all_tables) = (device.upload(&words)?, device.upload(&some(all_tables))?);
-    let (state_ptr, table_ptr) = (device.upload(&states)?, device.upload(&tables)?);
-    let (mut v, mut policy) = (device.zeros(2 * all)?, device.zeros(all)?);
-    let mut found = device.zeros((MEASURED + 1) * models.len())?;
-
+    let (begun, limits) = (Instant::now(), options.limits);
+    let mut uploads = Uploads::new(device, models)?;
     let attempts = Attempts::new(limits.target, Attempt::FIRST);
     let new = Progress { attempts, run: Run::default(), measured: Measured::NONE, done: false };
     let mut progress = vec![new; models.len()];
     // Launches take about a quarter of a second, so that a stop request is seen.
     let mut most_sweeps = 2u32;
-    loop {
+    while !progress.iter().all(|progress| progress.done) {
         let bound = |((model, _), progress): (&(M, Vec<f64>), &Progress)| match limits.target {
             Target::Theta(theta) => theta,
             Target::Epsilon(epsilon) => {
                 change_bound(model.gamma(), progress.attempts.current().epsilon_fraction * epsilon)
             }
         };
-        let bounds = device.upload(&models.iter().zip(&progress).map(bound).collect::<Vec<_>>())?;
+        let bounds = models.iter().zip(&progress).map(bound).collect::<Vec<_>>();
         let left = |progress: &Progress| match progress.done {
             true => 0,
             false => progress.run.left(Method::Values, &limits).max_sweeps.clamp(1, most_sweeps),
         };
-        let max_sweeps = device.upload(&progress.iter().map(left).collect::<Vec<_>>())?;
-        let launch = ManyLaunch {
-            words: &words,
-            tables: &all_tables,
-            table_ptr: &table_ptr,
-            state_ptr: &state_ptr,
-            bounds: &bounds,
-            v: &mut v,
-            policy: &mut policy,
-            found: &mut found,
-            max_sweeps: &max_sweeps,
-        };
+        let max_sweeps = progress.iter().map(left).collect::<Vec<_>>();
         let launched = Instant::now();
-        // SAFETY: the arrays have the shapes that the kernel's documentation asks for: one block, bound, limit and set of slots for
-        // each model, and offsets that are prefix sums of the numbers of states and of the lengths of the tables.
-        unsafe { M::many(device, shape, launch)? };
-        let slots = device.to_vec(&found)?;
+        let slots = uploads.sweep::<M>(device, &bounds, &max_sweeps)?;
         let fit = quarter_of_a_second(most_sweeps, launched.elapsed().as_secs_f64());
         most_sweeps = fit.clamp(1.0, 64.0 * f64::from(most_sweeps)) as u32;
         let stopped = interrupt::requested();
         for (at, progress) in progress.iter_mut().enumerate().filter(|(_, progress)| !progress.done) {
-            let own = &slots[at * (MEASURED + 1)..(at + 1) * (MEASURED + 1)];
+            let own = &slots[at * (MEASURED + 1)..][..MEASURED + 1];
             let (model, table) = &models[at];
-            let of_slots: [u64; MEASURED] = std::array::from_fn(|slot| own[slot]);
-            progress.measured = Measured::of_slots(&of_slots);
+            progress.measured = Measured::of_slots(&std::array::from_fn(|slot| own[slot]));
             if progress.measured.wrong < u64::MAX {
                 let why = SolveError::Model(why_wrong(model, table, progress.measured.wrong));
                 return Err(of_model(numbers[at], why));
             }
             let (sweeps, met) = (own[MEASURED] as u32, own[MEASURED] >> MET != 0);
-            let residual = progress.measured.change.map(f64::abs);
-            let residual = residual[0].max(residual[1]);
-            let (round, seconds) = (progress.run.rounds.len() as u32 + 1, begun.elapsed().as_secs_f64());
-            progress.run.rounds.push(Round { round, sweeps, residual, changed: None, seconds });
-            let (certificate, _) = extremes(&progress.measured).certified(model.gamma(), limits.target);
-            let spent = progress.run.sweeps() >= limits.max_sweeps.into();
-            progress.run.status = match met {
-                true => Status::Solved,
-                false if stopped => Status::Interrupted,
-                false if spent => Status::SweepLimit,
-                // The launch ended for the time it took.
-                false => continue,
-            };
-            let again = progress.attempts.again(progress.run.status, &certificate);
-            progress.run.status = match again {
-                true if stopped => Status::Interrupted,
-                // Nothing is left for the next attempt.
-                true if spent => Status::SweepLimit,
-                _ => progress.run.status,
-            };
-            progress.done = !again || stopped || spent;
-        }
-        if progress.iter().all(|progress| progress.done) {
-            break;
+            progress.judge(sweeps, met, model.gamma(), &limits, stopped, begun.elapsed().as_secs_f64());
         }
     }
-    let (v, policy, elapsed) = (device.to_vec(&v)?, device.to_vec(&policy)?, begun.elapsed());
-    let solution = |(at, mut progress): (usize, Progress)| {
-        let (model, _) = &models[at];
+    solutions(device, models, &uploads, progress, options, begun)
+}
+
+/// Reads V and the policies of models that are done.
+fn solutions<M: Blocks>(
+    device: &AnyDevice,
+    models: &[(M, Vec<f64>)],
+    uploads: &Uploads,
+    progress: Vec<Progress>,
+    options: &ModelOptions,
+    begun: Instant,
+) -> Result<Vec<ModelSolution>, SolveError> {
+    let (v, policy) = (device.to_vec(&uploads.v)?, device.to_vec(&uploads.policy)?);
+    let (elapsed, target, name, states) = (begun.elapsed(), options.limits.target, device.name(), &uploads.states);
+    let solution = |(at, Progress { mut run, measured, .. }): (usize, Progress)| {
         let own = states[at] as usize..states[at + 1] as usize;
-        let (certificate, shift) = extremes(&progress.measured).certified(model.gamma(), limits.target);
-        progress.run.status = ended(progress.run.status, &certificate, limits.target);
-        progress.run.elapsed = elapsed;
+        let (certificate, shift) = extremes(&measured).certified(models[at].0.gamma(), target);
+        run.status = ended(run.status, &certificate, target);
+        run.elapsed = elapsed;
         let sign = if M::MINIMIZE { -1.0 } else { 1.0 };
         let policy = policy[own.clone()].to_vec();
         let of_state = |(value, action): (&f64, &u32)| match *action {
@@ -331,7 +377,7 @@ fn by_blocks<M: Blocks>(
         ModelSolution {
             values,
             policy,
-            run: progress.run,
+            run,
             certificate,
             method: Method::Values,
             representation: options.representation,

@@ -32,6 +32,22 @@ struct Equation {
     steps: Big,
 }
 
+/// An eliminated state: its equation is x · `total` = c + Σ `to`ⱼ xⱼ.
+struct Eliminated {
+    state: usize,
+    to: BTreeMap<u32, Big>,
+    total: Big,
+}
+
+/// The equations on the way.
+struct Elimination {
+    equations: Vec<Equation>,
+    /// The states whose equations have an entry of each state.
+    from: Vec<BTreeSet<u32>>,
+    /// Entries of all equations.
+    entries: usize,
+}
+
 /// Evaluates the policy that takes `rows`, one per state. The process ends in `absorbing` states, which have value 0.
 ///
 /// # Errors
@@ -42,38 +58,59 @@ pub(in crate::criterion) fn evaluate(
     numbers: Numbers,
     work: &mut Work,
 ) -> Result<Evaluation, Halt> {
-    let mut from = vec![BTreeSet::new(); rows.len()];
-    let mut equations: Vec<Equation> = Vec::with_capacity(rows.len());
-    let mut entries = 0;
-    for (i, row) in rows.iter().enumerate() {
-        let mut equation =
-            Equation { to: BTreeMap::new(), end: row.end.clone(), value: row.reward.clone(), steps: row.sum.clone() };
-        if !absorbing(i) {
-            for (j, p) in &row.to {
-                if absorbing(*j as usize) {
-                    equation.end += p;
-                } else {
-                    equation.to.insert(*j, p.clone());
-                    from[*j as usize].insert(i as u32);
-                }
-            }
-        }
-        entries += equation.to.len();
-        equations.push(equation);
-    }
-    work.spend(entries + rows.len(), numbers)?;
-
-    let cost = |from: &[BTreeSet<u32>], equations: &[Equation], k: usize| from[k].len() * equations[k].to.len();
+    let mut elimination = Elimination::new(rows, &absorbing);
+    work.spend(elimination.entries + rows.len(), numbers)?;
     let mut left: BinaryHeap<Reverse<(usize, usize)>> =
-        (0..rows.len()).filter(|&k| !absorbing(k)).map(|k| Reverse((cost(&from, &equations, k), k))).collect();
+        (0..rows.len()).filter(|&k| !absorbing(k)).map(|k| Reverse((elimination.cost(k), k))).collect();
     let mut done = vec![false; rows.len()];
     let mut eliminated = Vec::with_capacity(left.len());
     while let Some(Reverse((seen, k))) = left.pop() {
-        if done[k] || seen != cost(&from, &equations, k) {
+        if done[k] || seen != elimination.cost(k) {
             // Stale: the queue also holds `k` with its present cost.
             continue;
         }
         done[k] = true;
+        let (state, into) = elimination.eliminate(k, numbers, work)?;
+        for &other in into.iter().chain(state.to.keys()) {
+            left.push(Reverse((elimination.cost(other as usize), other as usize)));
+        }
+        eliminated.push(state);
+    }
+    elimination.substitute_back(eliminated, numbers, work)
+}
+
+impl Elimination {
+    fn new(rows: &[&Row], absorbing: impl Fn(usize) -> bool) -> Self {
+        let mut from = vec![BTreeSet::new(); rows.len()];
+        let mut equations: Vec<Equation> = Vec::with_capacity(rows.len());
+        let mut entries = 0;
+        for (i, row) in rows.iter().enumerate() {
+            let (end, value, steps) = (row.end.clone(), row.reward.clone(), row.sum.clone());
+            let mut equation = Equation { to: BTreeMap::new(), end, value, steps };
+            if !absorbing(i) {
+                for (j, p) in &row.to {
+                    if absorbing(*j as usize) {
+                        equation.end += p;
+                    } else {
+                        equation.to.insert(*j, p.clone());
+                        from[*j as usize].insert(i as u32);
+                    }
+                }
+            }
+            entries += equation.to.len();
+            equations.push(equation);
+        }
+        Self { equations, from, entries }
+    }
+
+    /// The most entries that the elimination of `k` adds.
+    fn cost(&self, k: usize) -> usize {
+        self.from[k].len() * self.equations[k].to.len()
+    }
+
+    /// Substitutes the equation of `k` into those that have an entry of `k`. Returns it, and their states.
+    fn eliminate(&mut self, k: usize, numbers: Numbers, work: &mut Work) -> Result<(Eliminated, BTreeSet<u32>), Halt> {
+        let Self { equations, from, entries } = self;
         let to = std::mem::take(&mut equations[k].to);
         let total = to.values().fold(equations[k].end.clone(), |sum, p| sum + p);
         if total <= Big::ZERO {
@@ -86,7 +123,7 @@ pub(in crate::criterion) fn evaluate(
         });
         let Equation { end, value, steps, .. } = &equations[k];
         let (end, value, steps) = (end.clone(), value.clone(), steps.clone());
-        entries -= to.len();
+        *entries -= to.len();
         for &i in &into {
             let equation = &mut equations[i as usize];
             let Some(p) = equation.to.remove(&(k as u32)) else { continue };
@@ -105,25 +142,31 @@ pub(in crate::criterion) fn evaluate(
             equation.end += &factor * &end;
             equation.value += &factor * &value;
             equation.steps += &factor * &steps;
-            entries = entries + equation.to.len() - before;
+            *entries = *entries + equation.to.len() - before;
         }
-        if entries > 4 * ENTRIES {
+        if *entries > 4 * ENTRIES {
             return Err(Halt::Spent);
         }
-        for &other in into.iter().chain(to.keys()) {
-            left.push(Reverse((cost(&from, &equations, other as usize), other as usize)));
-        }
-        eliminated.push((k, to, total));
+        Ok((Eliminated { state: k, to, total }, into))
     }
 
-    let mut evaluation = Evaluation { values: vec![Big::ZERO; rows.len()], steps: vec![Big::ZERO; rows.len()] };
-    for (k, to, total) in eliminated.into_iter().rev() {
-        work.spend(2 * to.len() + 2, numbers)?;
-        let Evaluation { values, steps } = &mut evaluation;
-        let known =
-            |first: &Big, x: &[Big]| to.iter().fold(first.clone(), |sum, (&j, p)| sum + p * &x[j as usize]) / &total;
-        let (value, step) = (known(&equations[k].value, values), known(&equations[k].steps, steps));
-        (values[k], steps[k]) = (value, step);
+    /// Solves the equations of eliminated states, the last one first.
+    fn substitute_back(
+        self,
+        eliminated: Vec<Eliminated>,
+        numbers: Numbers,
+        work: &mut Work,
+    ) -> Result<Evaluation, Halt> {
+        let mut values = vec![Big::ZERO; self.equations.len()];
+        let mut steps = values.clone();
+        for Eliminated { state, to, total } in eliminated.into_iter().rev() {
+            work.spend(2 * to.len() + 2, numbers)?;
+            let known = |first: &Big, x: &[Big]| {
+                to.iter().fold(first.clone(), |sum, (&j, p)| sum + p * &x[j as usize]) / &total
+            };
+            let equation = &self.equations[state];
+            (values[state], steps[state]) = (known(&equation.value, &values), known(&equation.steps, &steps));
+        }
+        Ok(Evaluation { values, steps })
     }
-    Ok(evaluation)
 }
