@@ -24,7 +24,7 @@ use warpkov_common::checkpoint::{Checkpoints, Hash};
 pub struct Round<'r> {
     /// M steps so far.
     pub iteration: u32,
-    /// Models still in training.
+    /// InTraining still in training.
     pub active: usize,
     /// The highest objective of all models.
     pub objective: f64,
@@ -133,6 +133,93 @@ impl Keeper<'_> {
     }
 }
 
+/// The models of a training.
+struct InTraining<'a> {
+    options: &'a Options,
+    runs: Vec<Run>,
+    /// Indices of the models that the backend holds.
+    active: Vec<usize>,
+}
+
+impl<'a> InTraining<'a> {
+    /// The models before the first E step, or as a checkpoint has them.
+    fn new(models: Vec<Hmm>, resume: Option<&Checkpoint>, options: &'a Options) -> Self {
+        let run =
+            |model| Run { model, log_likelihoods: Vec::new(), objectives: Vec::new(), converged: false, fell: None };
+        let runs = match resume {
+            Some(checkpoint) => checkpoint.runs.clone(),
+            None => models.into_iter().map(run).collect(),
+        };
+        Self { options, runs, active: Vec::new() }
+    }
+
+    /// Indices of the models still in training.
+    fn left(&self) -> Vec<usize> {
+        (0..self.runs.len()).filter(|&index| !self.runs[index].ended()).collect()
+    }
+
+    /// Gives the backend the models still in training, unless it holds them.
+    fn load<R: Recursions + ?Sized>(&mut self, recursions: &mut R) -> Result<(), Error<R::Error>> {
+        let left = self.left();
+        if left != self.active {
+            let models: Vec<Hmm> = left.iter().map(|&index| self.runs[index].model.clone()).collect();
+            recursions.set_models(&models).map_err(Error::Backend)?;
+            self.active = left;
+        }
+        Ok(())
+    }
+
+    /// Copies the backend's models to the active runs.
+    fn take<R: Recursions + ?Sized>(&mut self, recursions: &mut R) -> Result<(), Error<R::Error>> {
+        let models = recursions.models().map_err(Error::Backend)?;
+        self.active.iter().zip(models).for_each(|(&index, model)| self.runs[index].model = model);
+        Ok(())
+    }
+
+    /// Adds ln P(O) of each sequence to the records of the active models, of which some have then converged or fallen.
+    fn judge<E>(&mut self, found: &[Vec<f64>]) -> Result<(), Error<E>> {
+        for (&index, log_likelihoods) in self.active.iter().zip(found) {
+            if let Some(at) = log_likelihoods.iter().position(|log| !log.is_finite()) {
+                return Err(Error::Impossible { sequence: at + 1 });
+            }
+            let (run, options) = (&mut self.runs[index], self.options);
+            let log_likelihood: f64 = log_likelihoods.iter().sum();
+            let objective = log_likelihood + log_prior(&run.model, options);
+            let before = run.objectives.last().copied();
+            run.log_likelihoods.push(log_likelihood);
+            run.objectives.push(objective);
+            if let Some(from) = before {
+                let slack = options.slack.max(conditioning(&run.model, options.floor));
+                if objective < from - slack * from.abs().max(1.0) {
+                    run.fell = Some(from);
+                } else {
+                    run.converged = objective - from <= options.tolerance * from.abs();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The highest objective, and ln P(O) of its model.
+    fn best(&self) -> (f64, f64) {
+        let best = |best: (f64, f64), run: (f64, f64)| if run.0 > best.0 { run } else { best };
+        self.runs.iter().map(|run| (run.objective(), run.log_likelihood())).fold((f64::NEG_INFINITY, 0.0), best)
+    }
+
+    /// The M step. InTraining that have converged skip it.
+    fn m_step<R: Recursions + ?Sized>(&mut self, recursions: &mut R) -> Result<(), Error<R::Error>> {
+        recursions.m_step(self.options).map_err(Error::Backend)?;
+        if self.active.iter().any(|&index| self.runs[index].ended()) {
+            for (&index, model) in self.active.iter().zip(recursions.models().map_err(Error::Backend)?) {
+                if !self.runs[index].ended() {
+                    self.runs[index].model = model;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Trains every model until it converges. `observe` sees each [`Round`] and may stop training.
 ///
 /// # Errors
@@ -161,36 +248,25 @@ pub fn train_session<R: Recursions + ?Sized>(
     models.iter().try_for_each(|model| options.check(model)).map_err(Error::Options)?;
     let earlier = resume.map_or(0.0, |checkpoint| checkpoint.seconds);
     let mut keeper = Keeper { checkpoints, options, begun: Instant::now(), earlier };
-    let run = |model| Run { model, log_likelihoods: Vec::new(), objectives: Vec::new(), converged: false, fell: None };
-    let mut runs: Vec<Run> = match resume {
-        Some(checkpoint) => checkpoint.runs.clone(),
-        None => models.into_iter().map(run).collect(),
-    };
+    let mut models = InTraining::new(models, resume, options);
     let first = resume.map_or(0, |checkpoint| checkpoint.iteration);
-    if first > options.iterations || !runs.is_empty() && runs.iter().all(Run::ended) {
-        return Trained::from_runs(runs, Status::Iterations).ok_or(Error::None);
+    if first > options.iterations || !models.runs.is_empty() && models.left().is_empty() {
+        return Trained::from_runs(models.runs, Status::Iterations).ok_or(Error::None);
     }
-    for run in runs.iter_mut().filter(|run| !run.ended()) {
+    for run in models.runs.iter_mut().filter(|run| !run.ended()) {
         // The E step that follows the last M step is done again.
         run.log_likelihoods.truncate(first as usize);
         run.objectives.truncate(first as usize);
     }
     let mut status = Status::Iterations;
-    // Indices of the models that the backend holds.
-    let mut active: Vec<usize> = Vec::new();
     for iteration in first..=options.iterations {
-        let left: Vec<usize> = (0..runs.len()).filter(|&index| !runs[index].ended()).collect();
-        if left != active {
-            let models: Vec<Hmm> = left.iter().map(|&index| runs[index].model.clone()).collect();
-            recursions.set_models(&models).map_err(Error::Backend)?;
-            active = left;
-        }
+        models.load(recursions)?;
         let begun = Instant::now();
         let found = match recursions.e_step() {
             // The last M step has raised the objective beyond the last known value, so its models are the best result.
             Err(error) if recursions.interrupted() => {
-                take(recursions, &active, &mut runs)?;
-                keeper.keep(iteration, &runs);
+                models.take(recursions)?;
+                keeper.keep(iteration, &models.runs);
                 if iteration == 0 {
                     return Err(Error::Backend(error));
                 }
@@ -201,38 +277,15 @@ pub fn train_session<R: Recursions + ?Sized>(
         };
         if !options.no_prior() {
             // The prior depends on the present parameters.
-            take(recursions, &active, &mut runs)?;
+            models.take(recursions)?;
         }
-        for (&index, log_likelihoods) in active.iter().zip(&found) {
-            if let Some(at) = log_likelihoods.iter().position(|log| !log.is_finite()) {
-                return Err(Error::Impossible { sequence: at + 1 });
-            }
-            let run = &mut runs[index];
-            let log_likelihood: f64 = log_likelihoods.iter().sum();
-            let objective = log_likelihood + log_prior(&run.model, options);
-            let before = run.objectives.last().copied();
-            run.log_likelihoods.push(log_likelihood);
-            run.objectives.push(objective);
-            if let Some(from) = before {
-                let slack = options.slack.max(conditioning(&run.model, options.floor));
-                if objective < from - slack * from.abs().max(1.0) {
-                    run.fell = Some(from);
-                } else {
-                    run.converged = objective - from <= options.tolerance * from.abs();
-                }
-            }
-        }
-        let left = active.iter().filter(|&&index| !runs[index].ended()).count();
-        let (objective, log_likelihood) = runs.iter().map(|run| (run.objective(), run.log_likelihood())).fold(
-            (f64::NEG_INFINITY, 0.0),
-            |best, run| {
-                if run.0 > best.0 { run } else { best }
-            },
-        );
+        models.judge(&found)?;
+        let left = models.left().len();
+        let (objective, log_likelihood) = models.best();
         let so_far = match recursions.slow(begun.elapsed()) {
             true => {
-                take(recursions, &active, &mut runs)?;
-                Trained::from_runs(runs.clone(), Status::Interrupted)
+                models.take(recursions)?;
+                Trained::from_runs(models.runs.clone(), Status::Interrupted)
             }
             false => None,
         };
@@ -240,11 +293,11 @@ pub fn train_session<R: Recursions + ?Sized>(
         let stop = observe(&round).is_break();
         let last = stop || left == 0 || iteration == options.iterations;
         let due = keeper.is_due();
-        if last || due || left < active.len() {
-            take(recursions, &active, &mut runs)?;
+        if last || due || left < models.active.len() {
+            models.take(recursions)?;
         }
         if last || due {
-            keeper.keep(iteration, &runs);
+            keeper.keep(iteration, &models.runs);
         }
         if last {
             if stop && left > 0 && iteration < options.iterations {
@@ -252,17 +305,9 @@ pub fn train_session<R: Recursions + ?Sized>(
             }
             break;
         }
-        recursions.m_step(options).map_err(Error::Backend)?;
-        if left < active.len() {
-            // Converged models skip this M step.
-            for (&index, model) in active.iter().zip(recursions.models().map_err(Error::Backend)?) {
-                if !runs[index].ended() {
-                    runs[index].model = model;
-                }
-            }
-        }
+        models.m_step(recursions)?;
     }
-    Trained::from_runs(runs, status).ok_or(Error::None)
+    Trained::from_runs(models.runs, status).ok_or(Error::None)
 }
 
 /// Relative decrease of an objective that ill-conditioned covariances explain. Densities lose as many digits as the
@@ -272,13 +317,6 @@ fn conditioning(model: &Hmm, floor: f64) -> f64 {
         Emissions::Gaussian { covariances: Covariances::Full(_), .. } => f64::EPSILON / floor,
         _ => 0.0,
     }
-}
-
-/// Copies the backend's models to the runs in `active`.
-fn take<R: Recursions + ?Sized>(recursions: &mut R, active: &[usize], runs: &mut [Run]) -> Result<(), Error<R::Error>> {
-    let models = recursions.models().map_err(Error::Backend)?;
-    active.iter().zip(models).for_each(|(&index, model)| runs[index].model = model);
-    Ok(())
 }
 
 /// Akaike's information criterion, 2 k − 2 ln P(O), for k free [parameters](Constraint::parameters).

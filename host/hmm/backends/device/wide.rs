@@ -139,157 +139,235 @@ fn pairs(x: impl Iterator<Item = f64>) -> Vec<f64> {
     x.flat_map(pair).collect()
 }
 
-impl Recomputation<'_> {
+/// The models of the doubtful sequences in device memory: slot k is the model of element k of the list of [`Doubtful`].
+struct Uploads<'a> {
+    models: Vec<&'a Hmm>,
+    /// States and symbols of each model.
+    states: usize,
+    symbols: usize,
+    /// Index of each slot's model in the batch.
+    own: AnyBuffer<u32>,
+    start: AnyBuffer<f64>,
+    end: AnyBuffer<f64>,
+    /// Emission probabilities of symbols.
+    table: AnyBuffer<f64>,
+    /// A by columns.
+    into: Sparse,
+    /// A by rows; empty where no backward recursion needs it.
+    onward: Sparse,
+    /// Numbers of a block's sums of counts, and the blocks of a slot that have such sums.
+    counts: usize,
+    blocks: usize,
+}
+
+impl<'a> Uploads<'a> {
+    fn new(of: &Recomputation<'a>, doubtful: &[Doubtful], wants: u32) -> Result<Self, DeviceError> {
+        let device = of.device;
+        let models: Vec<&Hmm> = doubtful.iter().map(|doubtful| &of.models[doubtful.model]).collect();
+        let (count, first) = (models.len(), of.models.first());
+        let n = first.map_or(0, |model| model.start().len());
+        let symbols = first.map_or(0, crate::backends::device::model::symbols);
+        let into = Sparse::new(device, count, n, |slot, j, i| models[slot].transitions()[i * n + j])?;
+        let onward = match wants {
+            wanted::NOTHING => Sparse::new(device, 0, n, |_, _, _| 0.0)?,
+            _ => Sparse::new(device, count, n, |slot, i, j| models[slot].transitions()[i * n + j])?,
+        };
+        let start = device.upload(&pairs(models.iter().flat_map(|model| model.start().iter().copied())))?;
+        let ends = models.iter().flat_map(|model| (0..n).map(|j| model.end().map_or(1.0, |end| end[j])));
+        let end = device.upload(&pairs(ends))?;
+        let table = device.upload(&pairs((0..count * symbols * n).map(|at| {
+            let (row, j) = (at / n, at % n);
+            match models[row / symbols].emissions() {
+                Emissions::Categorical { probs, .. } => probs[j * symbols + row % symbols],
+                Emissions::Gaussian { .. } => 0.0,
+            }
+        })))?;
+        let own = device.upload(&doubtful.iter().map(|doubtful| doubtful.model as u32).collect::<Vec<_>>())?;
+        let emitted = match of.gaussians {
+            Some(gaussians) if gaussians.dimensions > 0 => moments_len(gaussians.dimensions, gaussians.full),
+            _ => symbols,
+        };
+        let counts = counts_len(n, onward.width, emitted);
+        let most = doubtful.iter().map(|doubtful| doubtful.which.len()).max().unwrap_or(0);
+        let blocks = most.min(PARTS).min(SUMS / (8 * counts * count).max(1)).max(1);
+        Ok(Self { models, states: n, symbols, own, start, end, table, into, onward, counts, blocks })
+    }
+
+    /// Kernel arguments.
+    fn args(&self) -> WideModelArgs<'_, AnyDevice> {
+        WideModelArgs {
+            states: self.states as u32,
+            symbols: self.symbols as u32,
+            start: &self.start,
+            end: &self.end,
+            table: &self.table,
+            into: self.into.args(),
+            onward: self.onward.args(),
+        }
+    }
+}
+
+impl<'a> Recomputation<'a> {
     /// Recomputes the sequences. Returns their ln P(O) in order, and fills `asked`. ln P(O) is NaN where the forward
     /// and backward recursions of a sequence disagree.
-    ///
-    /// The uploads outlive all launches.
     pub fn run(
         &self,
         work: &mut Work,
         doubtful: &[Doubtful],
         asked: &mut Asked<'_>,
     ) -> Result<Vec<Vec<f64>>, DeviceError> {
-        let (device, models) = (self.device, self.models);
-        let n = models.first().map_or(0, |model| model.start().len());
-        let (count, of) = (doubtful.len(), |slot: usize| &models[doubtful[slot].model]);
         let wants = match asked {
             Asked::Nothing => wanted::NOTHING,
             Asked::Posteriors(_) => wanted::POSTERIORS,
             Asked::Counts(_) => wanted::COUNTS,
         };
-        let items = self.items(doubtful, n, wants);
-        let rounds = self.rounds(&items, n, wants);
-        let until = self.chunks.map_or(u32::MAX, |chunks| chunks.steps);
-
-        let into = Sparse::new(device, count, n, |slot, j, i| of(slot).transitions()[i * n + j])?;
-        let onward = match wants {
-            wanted::NOTHING => Sparse::new(device, 0, n, |_, _, _| 0.0)?,
-            _ => Sparse::new(device, count, n, |slot, i, j| of(slot).transitions()[i * n + j])?,
-        };
-        let start = device.upload(&pairs((0..count).flat_map(|slot| of(slot).start().iter().copied())))?;
-        let ends = (0..count).flat_map(|slot| (0..n).map(move |j| of(slot).end().map_or(1.0, |end| end[j])));
-        let end = device.upload(&pairs(ends))?;
-        let symbols = self.models.first().map_or(0, crate::backends::device::model::symbols);
-        let table = device.upload(&pairs((0..count * symbols * n).map(|at| {
-            let (row, j) = (at / n, at % n);
-            match of(row / symbols).emissions() {
-                Emissions::Categorical { probs, .. } => probs[j * symbols + row % symbols],
-                Emissions::Gaussian { .. } => 0.0,
-            }
-        })))?;
-        let own: Vec<u32> = doubtful.iter().map(|doubtful| doubtful.model as u32).collect();
-        let own = device.upload(&own)?;
-        let (dimensions, full) = self.gaussians.map_or((0, false), |gaussians| (gaussians.dimensions, gaussians.full));
-        // Placeholders for categorical emissions: the kernel does not read them when `dimensions` is 0.
-        let nothing =
-            GaussiansArgs { stride: 0, dimensions: 0, full: 0, mean: &start, inverse: &start, constant: &start };
-        let normal = self.gaussians.map_or(nothing, |gaussians| gaussians.args(self.stride));
-
-        let emitted = if dimensions > 0 { moments_len(dimensions, full) } else { symbols };
-        let len = counts_len(n, onward.width, emitted);
-        let most = (0..count).map(|slot| doubtful[slot].which.len()).max().unwrap_or(0);
-        let blocks = most.min(PARTS).min(SUMS / (8 * len * count).max(1)).max(1);
+        let uploads = Uploads::new(self, doubtful, wants)?;
         if wants == wanted::COUNTS {
-            work.parts.cleared(device, count * blocks * len)?;
+            work.parts.cleared(self.device, doubtful.len() * uploads.blocks * uploads.counts)?;
         }
-
+        let items = self.items(doubtful, uploads.states, wants);
         let mut logs: Vec<Vec<f64>> = doubtful.iter().map(|doubtful| vec![0.0; doubtful.which.len()]).collect();
-        for round in rounds {
+        for round in self.rounds(&items, uploads.states, wants) {
             let items = &items[round.items.clone()];
-            let (first, places, chain) = self.places(items, count);
-            let widest = first.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
-            let grid = if wants == wanted::COUNTS { blocks as u32 } else { widest };
-            let shape = Shape::new(Dim3 { x: grid, y: count as u32, z: 1 }, wide::threads(n as u32));
-            let shape = shape.with_shared(wide_shared(n as u32));
-            let (first, places, chain) = (&device.upload(&first)?, &device.upload(&places)?, &device.upload(&chain)?);
-            let Work { alpha, gamma, likelihoods, parts, .. } = &mut *work;
-            let alpha = alpha.at_least(device, 2 * round.rows * n)?;
-            let (likelihoods, parts) = (likelihoods.at_least(device, 2 * items.len())?, parts.get_mut());
-            let gamma = gamma.at_least(device, round.shown * n)?;
-            macro_rules! launch {
-                ($wanted:literal) => {
-                    take_again::<$wanted, _>(
-                        device,
-                        shape,
-                        DoubtfulArgs {
-                            until,
-                            first,
-                            models: &own,
-                            places,
-                            chain,
-                            base: self.base,
-                            symbol: self.symbol,
-                        },
-                        WideModelArgs {
-                            states: n as u32,
-                            symbols: symbols as u32,
-                            start: &start,
-                            end: &end,
-                            table: &table,
-                            into: into.args(),
-                            onward: onward.args(),
-                        },
-                        normal,
-                        self.vectors,
-                        alpha,
-                        likelihoods,
-                        gamma,
-                        parts,
-                    )?
-                };
-            }
-            // SAFETY: `Packing` derives rows in bounds from the offsets that `Sequences` guarantees, and `places` and
-            // `chain` name such rows only. `fit` guarantees a row of the emission table for every symbol, `Hmm` the
-            // shapes of all tables. `rounds` has summed the rows that α and γ need, and `parts` has `len` elements per
-            // block.
-            unsafe {
-                match wants {
-                    wanted::NOTHING => launch!(0),
-                    wanted::POSTERIORS => launch!(1),
-                    _ => launch!(2),
-                }
-            }
-            let mut found = vec![0.0; 2 * items.len()];
-            device.download(likelihoods, &mut found)?;
-            for (item, prob) in items.iter().zip(found.chunks_exact(2)) {
+            let probs = self.launch(&uploads, items, &round, wants, work)?;
+            for (item, prob) in items.iter().zip(probs.chunks_exact(2)) {
                 // `which` ascends.
                 let place = doubtful[item.slot].which.partition_point(|&sequence| sequence < item.sequence);
                 let log = if prob[0] == 0.0 { f64::NEG_INFINITY } else { prob[0].ln() + prob[1] * LN_2 };
                 logs[item.slot][place] = log;
             }
             if let Asked::Posteriors(all) = asked {
-                let mut found = vec![0.0; round.shown * n];
-                device.download(gamma, &mut found)?;
-                let mut rest = &found[..];
-                let mut shown: Vec<(&Item, &[f64])> = Vec::with_capacity(items.len());
-                for item in items {
-                    let (gamma, behind) = rest.split_at(item.steps * n);
-                    shown.push((item, gamma));
-                    rest = behind;
-                }
-                shown.sort_by_key(|(item, _)| (item.slot, item.sequence));
-                for shown in shown.chunk_by(|(a, _), (b, _)| a.slot == b.slot) {
-                    self.show(shown, &mut all[doubtful[shown[0].0.slot].model], n);
-                }
+                self.read_posteriors(work, items, round.shown, |slot| doubtful[slot].model, all)?;
             }
         }
         if let Asked::Counts(missing) = asked {
-            let sums = work.sums.at_least(device, count * len)?;
-            let shape = Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 };
-            let shape = Shape::new(shape, sum_threads(blocks as u32));
-            // SAFETY: `parts` has `blocks` parts of `len` elements per model, cleared before the first launch; `sums`
-            // has one per model.
-            unsafe { sum_parts(device, shape, len as u32, blocks as u32, work.parts.get(), sums)? };
-            let mut found = vec![0.0; count * len];
-            device.download(sums, &mut found)?;
-            for (slot, sums) in found.chunks_exact(len).enumerate() {
-                let indices = &onward.indices[slot * onward.width * n..][..onward.width * n];
-                let expected = self.expected(of(slot), sums, indices, logs[slot].clone());
-                missing.push((doubtful[slot].model, expected));
-            }
+            let expected = self.read_counts(work, &uploads, &logs)?;
+            missing.extend(doubtful.iter().map(|doubtful| doubtful.model).zip(expected));
         }
         Ok(logs)
+    }
+
+    /// Runs the kernel on the items of a round. Returns P(O) of each as a pair of a number and its exponent. γ and the sums of
+    /// the counts stay in `work`.
+    fn launch(
+        &self,
+        uploads: &Uploads,
+        items: &[Item],
+        round: &Round,
+        wants: u32,
+        work: &mut Work,
+    ) -> Result<Vec<f64>, DeviceError> {
+        let (device, n, count) = (self.device, uploads.states, uploads.models.len());
+        let (first, places, chain) = self.places(items, count);
+        let widest = first.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+        let grid = if wants == wanted::COUNTS { uploads.blocks as u32 } else { widest };
+        let shape = Shape::new(Dim3 { x: grid, y: count as u32, z: 1 }, wide::threads(n as u32));
+        let shape = shape.with_shared(wide_shared(n as u32));
+        // The download waits for the kernel, which reads these.
+        let (first, places, chain) = (&device.upload(&first)?, &device.upload(&places)?, &device.upload(&chain)?);
+        let Work { alpha, gamma, likelihoods, parts, .. } = work;
+        let alpha = alpha.at_least(device, 2 * round.rows * n)?;
+        let (likelihoods, parts) = (likelihoods.at_least(device, 2 * items.len())?, parts.get_mut());
+        let gamma = gamma.at_least(device, round.shown * n)?;
+        // Placeholders for categorical emissions: the kernel does not read them when `dimensions` is 0.
+        let start = &uploads.start;
+        let nothing = GaussiansArgs { stride: 0, dimensions: 0, full: 0, mean: start, inverse: start, constant: start };
+        let normal = self.gaussians.map_or(nothing, |gaussians| gaussians.args(self.stride));
+        let (models, until) = (&uploads.own, self.chunks.map_or(u32::MAX, |chunks| chunks.steps));
+        let doubtful = DoubtfulArgs { until, first, models, places, chain, base: self.base, symbol: self.symbol };
+        let (model, vectors) = (uploads.args(), self.vectors);
+        // SAFETY: `Packing` derives rows in bounds from the offsets that `Sequences` guarantees, and `places` and
+        // `chain` name such rows only. `fit` guarantees a row of the emission table for every symbol, `Hmm` the
+        // shapes of all tables. `rounds` has summed the rows that α and γ need, and `parts` has `counts` elements per
+        // block.
+        unsafe {
+            match wants {
+                wanted::NOTHING => take_again::<0, _>(
+                    device,
+                    shape,
+                    doubtful,
+                    model,
+                    normal,
+                    vectors,
+                    alpha,
+                    likelihoods,
+                    gamma,
+                    parts,
+                ),
+                wanted::POSTERIORS => take_again::<1, _>(
+                    device,
+                    shape,
+                    doubtful,
+                    model,
+                    normal,
+                    vectors,
+                    alpha,
+                    likelihoods,
+                    gamma,
+                    parts,
+                ),
+                _ => take_again::<2, _>(
+                    device,
+                    shape,
+                    doubtful,
+                    model,
+                    normal,
+                    vectors,
+                    alpha,
+                    likelihoods,
+                    gamma,
+                    parts,
+                ),
+            }?;
+        }
+        let mut probs = vec![0.0; 2 * items.len()];
+        device.download(likelihoods, &mut probs)?;
+        Ok(probs)
+    }
+
+    /// Copies γ of the items, `shown` rows, to those of their sequences. `model` is the index of a slot's model in `all`.
+    fn read_posteriors(
+        &self,
+        work: &Work,
+        items: &[Item],
+        shown: usize,
+        model: impl Fn(usize) -> usize,
+        all: &mut [Vec<f64>],
+    ) -> Result<(), DeviceError> {
+        let n = self.models.first().map_or(0, |model| model.start().len());
+        let mut found = vec![0.0; shown * n];
+        self.device.download(work.gamma.get(), &mut found)?;
+        let mut rest = &found[..];
+        let mut shown: Vec<(&Item, &[f64])> = Vec::with_capacity(items.len());
+        for item in items {
+            let (gamma, behind) = rest.split_at(item.steps * n);
+            shown.push((item, gamma));
+            rest = behind;
+        }
+        shown.sort_by_key(|(item, _)| (item.slot, item.sequence));
+        for shown in shown.chunk_by(|(a, _), (b, _)| a.slot == b.slot) {
+            self.show(shown, &mut all[model(shown[0].0.slot)], n);
+        }
+        Ok(())
+    }
+
+    /// Sums the counts of all blocks: those of each slot.
+    fn read_counts(&self, work: &mut Work, uploads: &Uploads, logs: &[Vec<f64>]) -> Result<Vec<Expected>, DeviceError> {
+        let (device, count, len) = (self.device, uploads.models.len(), uploads.counts);
+        let sums = work.sums.at_least(device, count * len)?;
+        let shape = Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 };
+        let shape = Shape::new(shape, sum_threads(uploads.blocks as u32));
+        // SAFETY: `parts` has `blocks` parts of `len` elements per model, cleared before the first launch; `sums`
+        // has one per model.
+        unsafe { sum_parts(device, shape, len as u32, uploads.blocks as u32, work.parts.get(), sums)? };
+        let mut found = vec![0.0; count * len];
+        device.download(sums, &mut found)?;
+        let entries = uploads.onward.width * uploads.states;
+        let expected =
+            found.chunks_exact(len).zip(&uploads.models).zip(logs).enumerate().map(|(slot, ((sums, model), logs))| {
+                self.expected(model, sums, &uploads.onward.indices[slot * entries..][..entries], logs.clone())
+            });
+        Ok(expected.collect())
     }
 
     /// Copies γ of the sequences, in ascending order, to their rows in `all`.

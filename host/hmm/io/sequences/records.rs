@@ -175,94 +175,23 @@ impl Read {
     /// Applies the treatment of missing observations and checks that the model emits the sequences.
     pub fn settled(mut self, missing: Missing, file: &str, model: &Hmm) -> Result<Records, Error> {
         let invalid = |source| invalid(file)(source);
-        let symbols = match (model.emissions(), missing) {
-            (Emissions::Categorical { symbols, .. }, _) => *symbols,
-            (Emissions::Gaussian { .. }, _) => 0,
+        let symbols = match model.emissions() {
+            Emissions::Categorical { symbols, .. } => *symbols,
+            Emissions::Gaussian { .. } => 0,
         };
-        // Formats of plain numbers have not compared symbols with V. They have no sets, whose symbols begin at V.
-        if let (Observations::Symbols(seen), true) = (&self.observations, self.sets.is_empty() && symbols > 0) {
-            let valid = |&symbol: &u32| symbol < symbols || symbol == MISSING && missing != Missing::Refuse;
-            if let Some(at) = seen.iter().position(|symbol| !valid(symbol)) {
-                let (sequence, position) = place(&self.offsets, at);
-                return Err(invalid(Invalid::Symbol { sequence, position, found: seen[at], symbols }));
-            }
-        }
+        self.check_symbols(missing, symbols).map_err(invalid)?;
         let lost: Vec<bool> = match missing {
             Missing::Refuse => Vec::new(),
             _ => (0..self.len() as usize).map(|at| self.is_missing(at)).collect(),
         };
         let count = lost.iter().filter(|lost| **lost).count();
-        let records = self.offsets.len().saturating_sub(1);
         let (mut starts, mut positions) = (Vec::new(), Vec::new());
         match missing {
-            Missing::Refuse => {}
-            Missing::Marginalise => {
-                if let (Observations::Vectors { values, .. }, 1..) = (&self.observations, count) {
-                    let numbers = values.iter().filter(|x| x.is_nan()).count();
-                    self.notes
-                        .push(format!("{file}: {numbers} missing numbers of {count} observations are integrated out"));
-                }
-                if count > 0 && symbols > 0 {
-                    let any = self.set((0..symbols).collect(), symbols);
-                    if let Observations::Symbols(seen) = &mut self.observations {
-                        seen.iter_mut().filter(|seen| **seen == MISSING).for_each(|seen| *seen = any);
-                    }
-                }
-                if let (Observations::Symbols(seen), false) = (&self.observations, self.sets.is_empty()) {
-                    let summed = seen.iter().filter(|seen| **seen >= symbols).count();
-                    self.notes.push(format!(
-                        "{file}: {summed} missing or ambiguous observations are summed over their possible symbols"
-                    ));
-                }
-            }
+            Missing::Marginalise => self.marginalise(count, symbols, file),
             Missing::Split | Missing::Skip if count > 0 => {
-                let mut names = Vec::new();
-                let mut offsets = vec![0];
-                let mut kept = 0;
-                for record in 0..records {
-                    let range = self.offsets[record] as usize..self.offsets[record + 1] as usize;
-                    let begun = offsets.len();
-                    let mut at = range.start;
-                    while at < range.end {
-                        let end = match missing {
-                            Missing::Skip => range.end,
-                            _ => (at..range.end).find(|&at| lost[at]).unwrap_or(range.end),
-                        };
-                        let here = lost[at..end].iter().filter(|lost| !**lost).count() as u64;
-                        if here > 0 {
-                            kept += here;
-                            offsets.push(kept);
-                            starts.push((at - range.start) as u64);
-                            let here = (at..end).filter(|&at| !lost[at]).map(|at| (at - range.start) as u64);
-                            positions.extend(here);
-                        }
-                        at = end + 1;
-                    }
-                    let name = || self.names.get(record).cloned().unwrap_or_else(|| (record + 1).to_string());
-                    names.extend((begun..offsets.len()).map(|_| name()));
-                }
-                match &mut self.observations {
-                    Observations::Symbols(seen) => seen.retain(|symbol| *symbol != MISSING),
-                    Observations::Vectors { dimensions, values } => {
-                        let d = *dimensions as usize;
-                        let kept = values.chunks_exact(d).zip(&lost).filter(|(_, lost)| !**lost);
-                        *values = kept.flat_map(|(row, _)| row).copied().collect();
-                    }
-                }
-                match missing {
-                    Missing::Skip => starts.clear(),
-                    _ => positions.clear(),
-                }
-                self.notes.push(match missing {
-                    Missing::Skip => format!("{file}: {count} missing observations are omitted"),
-                    _ => {
-                        let parts = offsets.len() - 1;
-                        format!("{file}: {count} missing observations split {records} sequences into {parts}")
-                    }
-                });
-                (self.offsets, self.names) = (offsets, names);
+                (starts, positions) = self.cut(&lost, missing == Missing::Split, file);
             }
-            Missing::Split | Missing::Skip => {}
+            Missing::Refuse | Missing::Split | Missing::Skip => {}
         }
         let sequences = match missing {
             Missing::Marginalise => Sequences::with_missing(self.offsets, self.observations),
@@ -278,5 +207,82 @@ impl Read {
         let records = Records { sequences, names, starts, positions, sets, notes };
         records.sequences.check(&records.extended(model)).map_err(invalid)?;
         Ok(records)
+    }
+
+    /// Compares symbols with V = `symbols`, which formats of plain numbers have not done. They have no sets, whose symbols begin at V.
+    fn check_symbols(&self, missing: Missing, symbols: u32) -> Result<(), Invalid> {
+        if let (Observations::Symbols(seen), true) = (&self.observations, self.sets.is_empty() && symbols > 0) {
+            let valid = |&symbol: &u32| symbol < symbols || symbol == MISSING && missing != Missing::Refuse;
+            if let Some(at) = seen.iter().position(|symbol| !valid(symbol)) {
+                let (sequence, position) = place(&self.offsets, at);
+                return Err(Invalid::Symbol { sequence, position, found: seen[at], symbols });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the `count` missing symbols the set of all V = `symbols`. Vectors keep NaN.
+    fn marginalise(&mut self, count: usize, symbols: u32, file: &str) {
+        if let (Observations::Vectors { values, .. }, 1..) = (&self.observations, count) {
+            let numbers = values.iter().filter(|x| x.is_nan()).count();
+            self.notes.push(format!("{file}: {numbers} missing numbers of {count} observations are integrated out"));
+        }
+        if count > 0 && symbols > 0 {
+            let any = self.set((0..symbols).collect(), symbols);
+            if let Observations::Symbols(seen) = &mut self.observations {
+                seen.iter_mut().filter(|seen| **seen == MISSING).for_each(|seen| *seen = any);
+            }
+        }
+        if let (Observations::Symbols(seen), false) = (&self.observations, self.sets.is_empty()) {
+            let summed = seen.iter().filter(|seen| **seen >= symbols).count();
+            self.notes.push(format!(
+                "{file}: {summed} missing or ambiguous observations are summed over their possible symbols"
+            ));
+        }
+    }
+
+    /// Removes the `lost` observations, of which there is one, and splits records there if `split`. Returns
+    /// [`Records::starts`] and [`Records::positions`].
+    fn cut(&mut self, lost: &[bool], split: bool, file: &str) -> (Vec<u64>, Vec<u64>) {
+        let (mut starts, mut positions, mut names, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), vec![0]);
+        let (records, mut kept) = (self.offsets.len().saturating_sub(1), 0);
+        for record in 0..records {
+            let range = self.offsets[record] as usize..self.offsets[record + 1] as usize;
+            let begun = offsets.len();
+            let mut at = range.start;
+            while at < range.end {
+                let end = match split {
+                    true => (at..range.end).find(|&at| lost[at]).unwrap_or(range.end),
+                    false => range.end,
+                };
+                let here = (at..end).filter(|&at| !lost[at]).map(|at| (at - range.start) as u64);
+                let before = positions.len();
+                positions.extend(here);
+                if positions.len() > before {
+                    kept += (positions.len() - before) as u64;
+                    offsets.push(kept);
+                    starts.push((at - range.start) as u64);
+                }
+                at = end + 1;
+            }
+            let name = || self.names.get(record).cloned().unwrap_or_else(|| (record + 1).to_string());
+            names.extend((begun..offsets.len()).map(|_| name()));
+        }
+        match &mut self.observations {
+            Observations::Symbols(seen) => seen.retain(|symbol| *symbol != MISSING),
+            Observations::Vectors { dimensions, values } => {
+                let d = *dimensions as usize;
+                let kept = values.chunks_exact(d).zip(lost).filter(|(_, lost)| !**lost);
+                *values = kept.flat_map(|(row, _)| row).copied().collect();
+            }
+        }
+        let (count, parts) = (lost.iter().filter(|lost| **lost).count(), offsets.len() - 1);
+        self.notes.push(match split {
+            true => format!("{file}: {count} missing observations split {records} sequences into {parts}"),
+            false => format!("{file}: {count} missing observations are omitted"),
+        });
+        (self.offsets, self.names) = (offsets, names);
+        // Parts of records have all observations from their start on.
+        if split { (starts, Vec::new()) } else { (Vec::new(), positions) }
     }
 }
