@@ -357,43 +357,52 @@ impl Joint {
     }
 }
 
-/// Strides of variables among all combinations of their values, the last varying fastest, and the number of
-/// combinations. `None` if that exceeds `most`.
-fn strides(slots: &[usize], variables: &Variables, most: u64) -> Option<(HashMap<usize, usize>, u32)> {
-    let mut strides = HashMap::new();
-    let mut stride: u64 = 1;
-    for &slot in slots.iter().rev() {
-        strides.insert(slot, stride as usize);
-        stride = stride.checked_mul(variables.size(slot) as u64).filter(|&stride| stride <= most)?;
-    }
-    Some((strides, stride as u32))
+/// All combinations of the values of some variables, the last varying fastest.
+struct Combinations {
+    slots: Vec<usize>,
+    /// Stride of each variable among the combinations.
+    strides: HashMap<usize, usize>,
+    count: u32,
 }
 
-/// Names of all combinations. None if there are too many, or if two combinations would have the same name.
-fn names(slots: &[usize], variables: &Variables, count: u32) -> Vec<String> {
-    if count > MAX_NAMES {
-        return Vec::new();
-    }
-    let joined = |index: usize| {
-        let mut index = index;
-        let mut parts = Vec::new();
+impl Combinations {
+    /// `None` if there are more than `most`.
+    fn new(slots: Vec<usize>, variables: &Variables, most: u64) -> Option<Self> {
+        let mut strides = HashMap::new();
+        let mut stride: u64 = 1;
         for &slot in slots.iter().rev() {
-            parts.push(&variables.slots[slot].values[index % variables.size(slot)][..]);
+            strides.insert(slot, stride as usize);
+            stride = stride.checked_mul(variables.size(slot) as u64).filter(|&stride| stride <= most)?;
+        }
+        Some(Self { slots, strides, count: stride as u32 })
+    }
+
+    /// Names of all combinations. None if there are too many, or if two combinations would have the same name.
+    fn names(&self, variables: &Variables) -> Vec<String> {
+        if self.count > MAX_NAMES {
+            return Vec::new();
+        }
+        let joined = |index: usize| {
+            let mut index = index;
+            let mut parts = Vec::new();
+            for &slot in self.slots.iter().rev() {
+                parts.push(&variables.slots[slot].values[index % variables.size(slot)][..]);
+                index /= variables.size(slot);
+            }
+            parts.reverse();
+            parts.join("_")
+        };
+        let names: Vec<String> = (0..self.count as usize).map(joined).collect();
+        let distinct = names.iter().collect::<HashSet<_>>().len() == names.len();
+        if distinct { names } else { Vec::new() }
+    }
+
+    /// Sets the values of the variables to those of combination `index`.
+    fn assign(&self, mut index: usize, variables: &Variables, values: &mut [usize]) {
+        for &slot in self.slots.iter().rev() {
+            values[slot] = index % variables.size(slot);
             index /= variables.size(slot);
         }
-        parts.reverse();
-        parts.join("_")
-    };
-    let names: Vec<String> = (0..count as usize).map(joined).collect();
-    let distinct = names.iter().collect::<HashSet<_>>().len() == names.len();
-    if distinct { names } else { Vec::new() }
-}
-
-/// Sets the values of variables to those of combination `index`.
-fn assign(slots: &[usize], variables: &Variables, mut index: usize, values: &mut [usize]) {
-    for &slot in slots.iter().rev() {
-        values[slot] = index % variables.size(slot);
-        index /= variables.size(slot);
     }
 }
 
@@ -439,152 +448,184 @@ fn model(root: &Element) -> Result<PomdpParts, Fault> {
     if !(0.0..=1.0).contains(&gamma) {
         return Err(discount.unexpected("γ in [0, 1]"));
     }
-    let variables = &Variables::read(root)?;
-    let Variables { actions, before, after, observed, seen, .. } = variables;
-    let place = root.required("Variable")?.at;
-    let most = |slots: &[usize], most: u64, what: &str| {
-        strides(slots, variables, most).ok_or_else(|| Fault::new(place, format!("more than {most} {what}")))
-    };
-    let list = |range: &Range<usize>| range.clone().collect::<Vec<_>>();
-    let (before_slots, after_slots, action_slots) = (list(before), list(after), list(actions));
-    let (_, action_count) = most(&action_slots, MAX_ENTRIES, "actions")?;
-    let (after_strides, states) = most(&after_slots, MAX_STATES, "states, the combinations of all state variables")?;
-    if u64::from(states) * u64::from(action_count) > MAX_ENTRIES {
-        return Err(Fault::new(place, format!("more than {MAX_ENTRIES} pairs of a state and an action")));
-    }
-    let (before_strides, _) = most(&before_slots, MAX_STATES, "states")?;
-    let observed_slots = [&list(observed)[..], &seen[..]].concat();
-    if observed_slots.is_empty() {
-        return Err(Fault::new(place, "<Variable> has neither an <ObsVar> nor a fully observed <StateVar>"));
-    }
-    let (observed_strides, observation_count) = most(&observed_slots, MAX_ENTRIES, "observations")?;
-
-    let mut values = vec![0; variables.slots.len()];
-    let mut outcomes = Vec::new();
-    let section = root.required("InitialStateBelief")?;
-    Joint::read(section, variables, before, &[], before_strides)?.outcomes(&mut values, variables, &mut outcomes)?;
-    let (starts, probs) = outcomes.iter().copied().unzip();
-    let start = Belief::built(starts, probs);
-
-    let section = root.required("StateTransitionFunction")?;
-    let joint = Joint::read(section, variables, after, &[actions, before], after_strides)?;
-    let mut transitions = Rows::new();
-    for state in 0..states as usize {
-        assign(&before_slots, variables, state, &mut values);
-        for action in 0..action_count as usize {
-            assign(&action_slots, variables, action, &mut values);
-            joint.outcomes(&mut values, variables, &mut outcomes)?;
-            transitions.push(outcomes.drain(..));
-        }
-        transitions.check(section)?;
-    }
-
-    let section = if observed.is_empty() { root } else { root.required("ObsFunction")? };
-    let strides = observed_strides.clone();
-    let joint = Joint::read(section, variables, observed, &[actions, after], strides)?;
-    let mut observations = Rows::new();
-    for action in 0..action_count as usize {
-        assign(&action_slots, variables, action, &mut values);
-        for state in 0..states as usize {
-            assign(&after_slots, variables, state, &mut values);
-            joint.outcomes(&mut values, variables, &mut outcomes)?;
-            let told: usize = seen.iter().map(|slot| values[*slot] * observed_strides[slot]).sum();
-            observations.push(outcomes.drain(..).map(|(index, prob)| (index + told as u32, prob)));
-        }
-        observations.check(section)?;
-    }
-
-    let (transitions, observations) = (scaled(transitions.into()), scaled(observations.into()));
-    let (rewards, action_rewards) = rewards(
-        root,
-        variables,
-        &transitions,
-        &observations,
-        [&action_slots, &before_slots, &after_slots, &observed_slots],
-    )?;
+    let factored = Factored::read(root)?;
+    let start = factored.start(root)?;
+    let (transitions, observations) = (factored.transitions(root)?, factored.observations(root)?);
+    let (transitions, observations) = (scaled(transitions), scaled(observations));
+    let (rewards, action_rewards) = factored.rewards(root, &transitions, &observations)?;
+    let Factored { variables, actions, after, observed, .. } = &factored;
     let process = MdpParts {
-        states,
-        choices: Choices::Uniform(action_count),
+        states: after.count,
+        choices: Choices::Uniform(actions.count),
         gamma,
         transitions,
         rewards,
         action_rewards: action_rewards.into(),
         ..MdpParts::default()
     };
-    let names = Names {
-        states: names(&after_slots, variables, states),
-        actions: names(&action_slots, variables, action_count),
-        observations: names(&observed_slots, variables, observation_count),
-    };
-    let part = |state: usize| {
-        let mut values = vec![0; variables.slots.len()];
-        assign(&after_slots, variables, state, &mut values);
-        seen.iter().fold(0, |part, &slot| part * variables.size(slot) as u32 + values[slot] as u32)
-    };
-    let seen = if seen.is_empty() { Vec::new() } else { (0..states as usize).map(part).collect() };
-    Ok(PomdpParts { process, observation_count, observations, start, seen, names })
+    let [states, actions, observation_names] = [after, actions, observed].map(|of| of.names(variables));
+    let names = Names { states, actions, observations: observation_names };
+    Ok(PomdpParts { process, observation_count: observed.count, observations, start, seen: factored.seen(), names })
 }
 
-/// The sum of all reward functions: R(s, a, s') in rows where it depends on s', and one number per row elsewhere.
-fn rewards(
-    root: &Element,
-    variables: &Variables,
-    transitions: &Csr,
-    observations: &Csr,
-    [action_slots, before_slots, after_slots, observed_slots]: [&[usize]; 4],
-) -> Result<(Csr, Vec<f64>), Fault> {
-    let Variables { actions, before, after, observed, .. } = variables;
-    let mut tables = Vec::new();
-    if let Some(section) = root.child("RewardFunction") {
-        for function in section.all("Func") {
-            let slots = match function.child("Parent") {
-                Some(parent) => variables.named(parent, &[actions, before, after, observed])?,
-                None => Vec::new(),
-            };
-            tables.push(Function::read(function, slots, variables, "ValueTable")?);
+/// The variables, and their combinations: the actions, the states before and after a transition, the observations.
+struct Factored {
+    variables: Variables,
+    actions: Combinations,
+    before: Combinations,
+    after: Combinations,
+    observed: Combinations,
+}
+
+impl Factored {
+    fn read(root: &Element) -> Result<Self, Fault> {
+        let variables = Variables::read(root)?;
+        let place = root.required("Variable")?.at;
+        let all = |slots: Vec<usize>, most: u64, what: &str| {
+            let found = Combinations::new(slots, &variables, most);
+            found.ok_or_else(|| Fault::new(place, format!("more than {most} {what}")))
+        };
+        let actions = all(variables.actions.clone().collect(), MAX_ENTRIES, "actions")?;
+        let states = "states, the combinations of all state variables";
+        let after = all(variables.after.clone().collect(), MAX_STATES, states)?;
+        if u64::from(after.count) * u64::from(actions.count) > MAX_ENTRIES {
+            return Err(Fault::new(place, format!("more than {MAX_ENTRIES} pairs of a state and an action")));
         }
+        let before = all(variables.before.clone().collect(), MAX_STATES, "states")?;
+        let observed: Vec<usize> = variables.observed.clone().chain(variables.seen.iter().copied()).collect();
+        if observed.is_empty() {
+            return Err(Fault::new(place, "<Variable> has neither an <ObsVar> nor a fully observed <StateVar>"));
+        }
+        let observed = all(observed, MAX_ENTRIES, "observations")?;
+        Ok(Self { variables, actions, before, after, observed })
     }
-    let uses = |table: &Function, range: &Range<usize>| table.slots.iter().any(|slot| range.contains(slot));
-    // Functions of observations, of the successor, and of state and action only.
-    let (observing, others): (Vec<_>, Vec<_>) = tables.into_iter().partition(|table| uses(table, observed));
-    let (following, taking): (Vec<_>, Vec<_>) = others.into_iter().partition(|table| uses(table, after));
-    let states = (0..before_slots.len()).map(|i| variables.size(before_slots[i])).product::<usize>();
-    let action_count = transitions.rows() / states;
-    let mut values = vec![0; variables.slots.len()];
-    let sum = |tables: &[Function], values: &[usize]| {
-        tables.iter().fold(0.0, |sum, table| sum + table.number(values, variables))
-    };
-    let (mut rewards, mut action_rewards, mut row) = (Rows::new(), Vec::new(), Vec::new());
-    for state in 0..states {
-        assign(before_slots, variables, state, &mut values);
-        for action in 0..action_count {
-            assign(action_slots, variables, action, &mut values);
-            let taken = sum(&taking, &values);
-            if following.is_empty() && observing.is_empty() {
-                action_rewards.push(taken);
-                rewards.push(std::iter::empty());
-                continue;
+
+    /// A value for each variable.
+    fn values(&self) -> Vec<usize> {
+        vec![0; self.variables.slots.len()]
+    }
+
+    /// The initial belief.
+    fn start(&self, root: &Element) -> Result<Belief, Fault> {
+        let (section, variables) = (root.required("InitialStateBelief")?, &self.variables);
+        let joint = Joint::read(section, variables, &variables.before, &[], self.before.strides.clone())?;
+        let mut outcomes = Vec::new();
+        joint.outcomes(&mut self.values(), variables, &mut outcomes)?;
+        let (states, probs) = outcomes.into_iter().unzip();
+        Ok(Belief::built(states, probs))
+    }
+
+    /// P, in the order of states and then actions.
+    fn transitions(&self, root: &Element) -> Result<Csr, Fault> {
+        let Self { variables, actions, before, after, .. } = self;
+        let section = root.required("StateTransitionFunction")?;
+        let parents = [&variables.actions, &variables.before];
+        let joint = Joint::read(section, variables, &variables.after, &parents, after.strides.clone())?;
+        let (mut values, mut outcomes, mut rows) = (self.values(), Vec::new(), Rows::new());
+        for state in 0..after.count as usize {
+            before.assign(state, variables, &mut values);
+            for action in 0..actions.count as usize {
+                actions.assign(action, variables, &mut values);
+                joint.outcomes(&mut values, variables, &mut outcomes)?;
+                rows.push(outcomes.drain(..));
             }
-            row.clear();
-            for &successor in transitions.row(state * action_count + action).0 {
-                assign(after_slots, variables, successor as usize, &mut values);
-                let mut reward = taken + sum(&following, &values);
-                if !observing.is_empty() {
-                    let (observed, probs) = observations.row(action * states + successor as usize);
-                    for (&observation, prob) in observed.iter().zip(probs) {
-                        assign(observed_slots, variables, observation as usize, &mut values);
-                        reward += prob * sum(&observing, &values);
+            rows.check(section)?;
+        }
+        Ok(rows.into())
+    }
+
+    /// The observation probabilities, in the order of actions and then successors.
+    fn observations(&self, root: &Element) -> Result<Csr, Fault> {
+        let Self { variables, actions, after, observed, .. } = self;
+        let section = if variables.observed.is_empty() { root } else { root.required("ObsFunction")? };
+        let parents = [&variables.actions, &variables.after];
+        let joint = Joint::read(section, variables, &variables.observed, &parents, observed.strides.clone())?;
+        let (mut values, mut outcomes, mut rows) = (self.values(), Vec::new(), Rows::new());
+        for action in 0..actions.count as usize {
+            actions.assign(action, variables, &mut values);
+            for state in 0..after.count as usize {
+                after.assign(state, variables, &mut values);
+                joint.outcomes(&mut values, variables, &mut outcomes)?;
+                let told: usize = variables.seen.iter().map(|slot| values[*slot] * observed.strides[slot]).sum();
+                rows.push(outcomes.drain(..).map(|(index, prob)| (index + told as u32, prob)));
+            }
+            rows.check(section)?;
+        }
+        Ok(rows.into())
+    }
+
+    /// The combination of the fully observed variables in each state; empty without such variables.
+    fn seen(&self) -> Vec<u32> {
+        let Self { variables, after, .. } = self;
+        if variables.seen.is_empty() {
+            return Vec::new();
+        }
+        let mut values = self.values();
+        let part = |state: usize| {
+            after.assign(state, variables, &mut values);
+            variables.seen.iter().fold(0, |part, &slot| part * variables.size(slot) as u32 + values[slot] as u32)
+        };
+        (0..after.count as usize).map(part).collect()
+    }
+
+    /// The sum of all reward functions: R(s, a, s') in rows where it depends on s', and one number per row elsewhere.
+    fn rewards(&self, root: &Element, transitions: &Csr, observations: &Csr) -> Result<(Csr, Vec<f64>), Fault> {
+        let Self { variables, actions, before, after, observed } = self;
+        let mut tables = Vec::new();
+        if let Some(section) = root.child("RewardFunction") {
+            for function in section.all("Func") {
+                let slots = match function.child("Parent") {
+                    Some(parent) => {
+                        let Variables { actions, before, after, observed, .. } = variables;
+                        variables.named(parent, &[actions, before, after, observed])?
                     }
-                }
-                row.push((successor, reward));
+                    None => Vec::new(),
+                };
+                tables.push(Function::read(function, slots, variables, "ValueTable")?);
             }
-            let same = row.iter().all(|entry| entry.1 == row[0].1);
-            action_rewards.push(if same { row.first().map_or(taken, |entry| entry.1) } else { 0.0 });
-            rewards.push(row.drain(..).filter(|entry| !same && entry.1 != 0.0));
         }
+        let uses = |table: &Function, range: &Range<usize>| table.slots.iter().any(|slot| range.contains(slot));
+        // Functions of observations, of the successor, and of state and action only.
+        let (observing, others): (Vec<_>, Vec<_>) =
+            tables.into_iter().partition(|table| uses(table, &variables.observed));
+        let (following, taking): (Vec<_>, Vec<_>) = others.into_iter().partition(|table| uses(table, &variables.after));
+        let (states, action_count) = (before.count as usize, actions.count as usize);
+        let mut values = self.values();
+        let sum = |tables: &[Function], values: &[usize]| {
+            tables.iter().fold(0.0, |sum, table| sum + table.number(values, variables))
+        };
+        let (mut rewards, mut action_rewards, mut row) = (Rows::new(), Vec::new(), Vec::new());
+        for state in 0..states {
+            before.assign(state, variables, &mut values);
+            for action in 0..action_count {
+                actions.assign(action, variables, &mut values);
+                let taken = sum(&taking, &values);
+                if following.is_empty() && observing.is_empty() {
+                    action_rewards.push(taken);
+                    rewards.push(std::iter::empty());
+                    continue;
+                }
+                row.clear();
+                for &successor in transitions.row(state * action_count + action).0 {
+                    after.assign(successor as usize, variables, &mut values);
+                    let mut reward = taken + sum(&following, &values);
+                    if !observing.is_empty() {
+                        let (seen, probs) = observations.row(action * states + successor as usize);
+                        for (&observation, prob) in seen.iter().zip(probs) {
+                            observed.assign(observation as usize, variables, &mut values);
+                            reward += prob * sum(&observing, &values);
+                        }
+                    }
+                    row.push((successor, reward));
+                }
+                let same = row.iter().all(|entry| entry.1 == row[0].1);
+                action_rewards.push(if same { row.first().map_or(taken, |entry| entry.1) } else { 0.0 });
+                rewards.push(row.drain(..).filter(|entry| !same && entry.1 != 0.0));
+            }
+        }
+        if action_rewards.iter().all(|reward| *reward == 0.0) {
+            action_rewards.clear();
+        }
+        Ok((rewards.into(), action_rewards))
     }
-    if action_rewards.iter().all(|reward| *reward == 0.0) {
-        action_rewards.clear();
-    }
-    Ok((rewards.into(), action_rewards))
 }
