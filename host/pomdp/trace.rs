@@ -438,7 +438,10 @@ fn write_lookahead(out: &mut impl Write, before: &str, lookahead: &Lookahead) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::full_backup_cpu;
+    use warpkov_device::emulator::Emulator;
+    use warpkov_runtime::device::AnyDevice;
+
+    use crate::reference::full_backup;
 
     /// The example of G. Losapio, *Understanding kernel computations* (2022).
     fn example() -> Trace {
@@ -453,7 +456,8 @@ mod tests {
             vectors: vec![1.0, 2.0, 0.0, 3.0],
             beliefs: vec![0.7, 0.3, 0.4, 0.6],
         };
-        Trace { tensors: full_backup_cpu(&operands), operands, lookahead: None, by_inverse: None }
+        let tensors = full_backup::<f64>(&AnyDevice::from(Emulator::default()), &operands).unwrap();
+        Trace { tensors, operands, lookahead: None, by_inverse: None }
     }
 
     fn derivation(text: &str) -> Vec<String> {

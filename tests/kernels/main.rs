@@ -23,6 +23,7 @@ macro_rules! instances {
 mod check;
 mod counters;
 mod divided;
+mod full_backup;
 mod generate;
 mod gpu;
 mod hmm;

@@ -11,7 +11,7 @@ use warpkov::pomdp::backends::device::{Backups, Limits, Product, Walkers};
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::model::{Pomdp, PomdpParts};
 use warpkov::pomdp::projection::Projection;
-use warpkov::pomdp::reference::{Operands, Tensors, Transitions, full_backup, full_backup_cpu, one_step_lookahead};
+use warpkov::pomdp::reference::{Operands, Tensors, Transitions, full_backup, one_step_lookahead};
 use warpkov::pomdp::solve::bounds::{fib, mdp, qmdp};
 use warpkov::runtime::Precise;
 use warpkov_device::device::half;
@@ -23,6 +23,7 @@ use warpkov_kernels::pomdp::product::{
 use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use crate::check::{close, epsilon, same};
+use crate::full_backup::full_backup_cpu;
 use crate::random::Random;
 use crate::{Outcome, Suite};
 

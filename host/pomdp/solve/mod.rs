@@ -46,7 +46,6 @@ use warpkov_runtime::{Precise, cores};
 
 pub mod bounds;
 pub mod clock;
-pub mod exact;
 pub mod expand;
 pub mod graph;
 pub mod horizon;

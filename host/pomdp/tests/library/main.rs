@@ -2,6 +2,7 @@
 
 mod controllers;
 mod device;
+mod exact;
 mod formats;
 mod generate;
 mod ranks;

@@ -21,12 +21,12 @@ use warpkov_pomdp::projection::Projection;
 use warpkov_pomdp::simulate::{Options, Simulator};
 use warpkov_pomdp::solution::{Solution, Status};
 use warpkov_pomdp::solve::bounds::{blind, fib, mdp, qmdp};
-use warpkov_pomdp::solve::exact::incremental_pruning;
 use warpkov_pomdp::solve::solve_with;
 use warpkov_pomdp::verify::verify;
 use warpkov_runtime::choose::DeviceChoice;
 
 use crate::distributions::distributions;
+use crate::exact::incremental_pruning;
 use crate::random::Random;
 
 /// Options without a time limit, so that no assertion depends on the speed of the machine.

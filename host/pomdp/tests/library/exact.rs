@@ -1,10 +1,10 @@
 //! Exact finite-horizon value iteration by incremental pruning (Cassandra, Littman and Zhang, *UAI*, 1997), for models
 //! with few states: a reference to test bounds against.
 
-use crate::alpha::AlphaVectors;
-use crate::game::Game;
-use crate::model::Pomdp;
 use warpkov_common::numbers::max_norm;
+use warpkov_pomdp::alpha::AlphaVectors;
+use warpkov_pomdp::game::Game;
+use warpkov_pomdp::model::Pomdp;
 
 /// Least advantage at some belief that keeps a vector, relative to the largest value.
 const MARGIN: f64 = 1e-10;
@@ -14,7 +14,6 @@ type Alpha = (u32, Vec<f64>);
 
 /// Γₙ for horizon n, starting from Γ₀ = {0}: V\*ₙ(b) = max over α of b·α, up to 10⁻¹⁰ of the largest value per step.
 /// The model is a maximisation problem. `None` if more than `most` vectors arise on the way.
-#[must_use]
 pub fn incremental_pruning(model: &Pomdp, horizon: u32, most: usize) -> Option<AlphaVectors> {
     let (states, actions, gamma) = (model.states(), model.actions(), model.gamma());
     let rewards = model.expected_rewards();
@@ -103,22 +102,17 @@ fn witness(alpha: &[f64], others: &[Alpha], margin: f64) -> Option<Vec<f64>> {
     (value > margin).then_some(belief)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_vector_below_the_envelope_is_found_out() {
-        // At b = ½ the first two vectors give 1. The third gives 0.9 in one case and 1.1 in the other.
-        let all = |last: f64| vec![(0, vec![2.0, 0.0]), (1, vec![0.0, 2.0]), (2, vec![last, last])];
-        let actions = |vectors: Vec<Alpha>| {
-            let mut actions: Vec<u32> = vectors.into_iter().map(|(action, _)| action).collect();
-            actions.sort_unstable();
-            actions
-        };
-        assert_eq!(actions(pruned(all(0.9), 1e-9)), [0, 1]);
-        assert_eq!(actions(pruned(all(1.1), 1e-9)), [0, 1, 2]);
-        let belief = witness(&[1.1, 1.1], &all(0.0)[..2], 1e-9).unwrap();
-        assert!((belief[0] - 0.5).abs() < 1e-12, "{belief:?}");
-    }
+#[test]
+fn a_vector_below_the_envelope_is_found_out() {
+    // At b = ½ the first two vectors give 1. The third gives 0.9 in one case and 1.1 in the other.
+    let all = |last: f64| vec![(0, vec![2.0, 0.0]), (1, vec![0.0, 2.0]), (2, vec![last, last])];
+    let actions = |vectors: Vec<Alpha>| {
+        let mut actions: Vec<u32> = vectors.into_iter().map(|(action, _)| action).collect();
+        actions.sort_unstable();
+        actions
+    };
+    assert_eq!(actions(pruned(all(0.9), 1e-9)), [0, 1]);
+    assert_eq!(actions(pruned(all(1.1), 1e-9)), [0, 1, 2]);
+    let belief = witness(&[1.1, 1.1], &all(0.0)[..2], 1e-9).unwrap();
+    assert!((belief[0] - 0.5).abs() < 1e-12, "{belief:?}");
 }
