@@ -1,9 +1,12 @@
 //! The commands of Markov decision processes.
 
 mod commands;
+mod common;
 mod criteria;
+mod files;
 mod formats_text;
 mod guards;
+mod program;
 
 #[path = "../support/exact.rs"]
 mod exact;

@@ -1,6 +1,4 @@
 //! Formats of hidden Markov models and of sequences: round trips, and error messages for invalid files.
-//!
-//! One file, because cargo links every file in `tests/` into a program of its own.
 
 use std::fs;
 use std::path::Path;

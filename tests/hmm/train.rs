@@ -1,0 +1,194 @@
+//! `warpkov hmm train`, run as users and scripts run it, on one rank and on several.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::common::{fails, ice_cream, parsed, piped, returns, run};
+
+#[test]
+fn variances_scale_with_the_unit_of_the_data() {
+    let mut risen = Vec::new();
+    for scale in [1e-24, 1e-8, 1.0, 1e24] {
+        let folder = returns([scale, 16.0 * scale]);
+        let before = parsed(&run(folder.path(), "score m.json d.csv --json"))["log_likelihood"].as_f64().unwrap();
+        // The tolerance is relative to ln P, which depends on the unit.
+        let arguments = "train m.json d.csv --json --out t.json --tolerance 0 --iterations 30";
+        let output = piped(folder.path(), &arguments.split(' ').collect::<Vec<_>>(), "");
+        let report = parsed(&String::from_utf8(output.stdout).unwrap());
+        assert_eq!(report["floored"], json!({"states": 0, "variances": 0}));
+        risen.push(report["log_likelihood"].as_f64().unwrap() - before);
+        let trained = parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap());
+        let [quiet, loud] = [0, 1].map(|state: usize| trained["covariances"][state][0].as_f64().unwrap() / scale);
+        assert!((0.5..2.0).contains(&quiet) && (8.0..32.0).contains(&loud), "{quiet} {loud}");
+    }
+    // The same data in another unit give the same model.
+    assert!(risen.iter().all(|rise| *rise >= 0.0 && (rise - risen[0]).abs() < 1e-6), "{risen:?}");
+}
+
+#[test]
+fn an_active_variance_floor_is_reported() {
+    let folder = returns([1.0, 16.0]);
+    // Most observations are equal.
+    let still: String = (0..60).map(|t| if t % 20 < 15 { "5\n".to_owned() } else { format!("{}\n", t % 7) }).collect();
+    fs::write(folder.path().join("still.csv"), still).unwrap();
+    let model = fs::read_to_string(folder.path().join("m.json")).unwrap();
+    fs::write(folder.path().join("s.json"), model.replace("[[0], [0]]", "[[5], [3]]").replace("[16]", "[4]")).unwrap();
+    for device in ["cpu", "emulated"] {
+        let arguments = ["train", "s.json", "still.csv", "--json", "--out", "t.json", "--device", device];
+        let output = piped(folder.path(), &arguments, "");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let note = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(note, "note: the floor holds variances of 1 of 2 states, 1 in all (floor 1e-9)\n");
+        let report = parsed(&String::from_utf8(output.stdout).unwrap());
+        assert_eq!(
+            (&report["floored"], &report["status"]),
+            (&json!({"states": 1, "variances": 1}), &json!("converged"))
+        );
+        let trained = parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap());
+        assert!(trained["covariances"][0][0].as_f64().unwrap() < 1e-8);
+    }
+    // A given smaller floor is used, and the likelihood does not fall.
+    let small = fs::read_to_string(folder.path().join("s.json")).unwrap().replace("[[1]", "[[1e-15]");
+    fs::write(folder.path().join("s.json"), small).unwrap();
+    let report = parsed(&run(folder.path(), "train s.json still.csv --json --out t.json"));
+    assert_eq!(report["fell"], Value::Null);
+    let trained = parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap());
+    assert_eq!(trained["covariances"][0][0], json!(1e-15));
+}
+
+#[test]
+fn full_covariances_learn_correlations_from_any_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = r#"{"pi": [1], "A": [[1]], "means": [[0, 0]], "covariances": [[[1, 0], [0, 1]]]}"#;
+    fs::write(folder.path().join("m.json"), model).unwrap();
+    fs::write(folder.path().join("d.csv"), "x,y\n1,1\n2,2.5\n3,2.5\n4,4\n").unwrap();
+    let covariance = |arguments: &str| {
+        run(folder.path(), &format!("train m.json d.csv {arguments} --out t.npz"));
+        run(folder.path(), "train t.npz d.csv --iterations 1 --out t.json");
+        let trained = parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap());
+        trained["covariances"][0][0].clone()
+    };
+    assert!((covariance("--quiet")[1].as_f64().unwrap() - 1.125).abs() < 1e-12);
+    assert!((covariance("--covariances diagonal").as_f64().unwrap() - 1.25).abs() < 1e-12);
+}
+
+#[test]
+fn constrained_covariances_and_frozen_parameters() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = r#"{"pi": [0.5, 0.5], "A": [[0.5, 0.5], [0.5, 0.5]], "means": [[0, 0], [6, 6]],
+        "covariances": [[1, 2], [3, 4]]}"#;
+    fs::write(folder.path().join("m.json"), model).unwrap();
+    fs::write(folder.path().join("d.csv"), "x,y\n1,1\n2,2.5\n-1,-2\n8,3\n7,6\n5,6\n0,1\n0,-1\n").unwrap();
+    let trained = |arguments: &str| {
+        let output = piped(
+            folder.path(),
+            &format!("train m.json d.csv --tolerance 1e-12 --iterations 500 --json --out t.json {arguments}")
+                .split(' ')
+                .collect::<Vec<_>>(),
+            "",
+        );
+        let report = parsed(&String::from_utf8(output.stdout).unwrap());
+        let bits = |name: &str| report[name].as_f64().unwrap();
+        // AIC = 2 k − 2 ln P
+        let parameters = (bits("aic") + 2.0 * bits("log_likelihood")) / 2.0;
+        (parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap()), parameters.round())
+    };
+    let (tied, parameters) = trained("--covariances tied");
+    assert_eq!((&tied["covariances"][0], parameters), (&tied["covariances"][1], 3.0 + 4.0 + 3.0));
+    assert!(tied["covariances"][0][0][1].as_f64().unwrap().abs() > 0.01);
+    let (spherical, parameters) = trained("--covariances spherical --restarts 3");
+    assert_eq!((&spherical["covariances"][0][0], parameters), (&spherical["covariances"][0][1], 3.0 + 4.0 + 2.0));
+    assert_ne!(spherical["covariances"][0], spherical["covariances"][1]);
+    let (frozen, _) = trained("--freeze transitions,means --restarts 2");
+    assert_eq!(frozen["A"], json!([[0.5, 0.5], [0.5, 0.5]]));
+    let number = |value: &Value| value.as_f64().unwrap();
+    assert_eq!([0, 1].map(|state: usize| number(&frozen["means"][state][1])), [0.0, 6.0]);
+    assert!((number(&frozen["covariances"][1][1]) - 4.0).abs() > 0.1);
+    let message = fails(folder.path(), "train m.json d.csv --freeze symbols", 2);
+    assert_eq!(message, "error: --freeze symbols is for models that emit symbols\n");
+}
+
+#[test]
+fn train_learns_and_draws() {
+    let folder = ice_cream();
+    let report =
+        run(folder.path(), "train ice.json diary.txt --tolerance 1e-10 --iterations 1000 --out t.json --plot t.png");
+    assert!(report.starts_with("Status           converged after "), "{report}");
+    assert!(fs::read(folder.path().join("t.png")).unwrap().starts_with(b"\x89PNG"));
+    let before = parsed(&run(folder.path(), "score ice.json diary.txt --json"))["log_likelihood"].as_f64().unwrap();
+    let after = parsed(&run(folder.path(), "score t.json diary.txt --json"))["log_likelihood"].as_f64().unwrap();
+    assert!(after > before + 1.0, "{before} {after}");
+    // Training keeps the names.
+    assert_eq!(parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap())["states"], json!(["C", "H"]));
+    let best = parsed(&run(folder.path(), "train ice.json diary.txt --restarts 5 --seed 3 --json --iterations 500"));
+    assert_eq!((&best["models"], &best["status"]), (&json!(6), &json!("converged")));
+    assert!(best["log_likelihood"].as_f64().unwrap() >= after - 1e-3);
+    let logs = best["log_likelihoods"].as_array().unwrap();
+    assert!(logs.windows(2).all(|pair| pair[1].as_f64() >= pair[0].as_f64()));
+    let same = parsed(&run(folder.path(), "train ice.json diary.txt --restarts 5 --seed 3 --json --iterations 500"));
+    assert_eq!(same["all"], best["all"]);
+    let one = piped(folder.path(), &["train", "ice.json", "diary.txt", "--iterations", "1", "--out", "-"], "");
+    assert_eq!(one.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&one.stderr).starts_with("Status           not converged after 1 iterations"));
+    let model = parsed(&String::from_utf8(one.stdout).unwrap());
+    assert!((model["A"][0][0].as_f64().unwrap() - 0.8757410).abs() < 1e-7);
+}
+
+/// A command that a launcher is said to have started as this one of two processes.
+fn launched(folder: &Path, arguments: &str, rank: &str, input: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
+    command.current_dir(folder).arg("hmm").args(arguments.split(' '));
+    command.env("OMPI_COMM_WORLD_RANK", rank).env("OMPI_COMM_WORLD_SIZE", "2").env("WARPKOV_MPI", "none.so");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stdout.is_empty());
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// What no rank can do is an error of the first rank, before the ranks meet.
+#[test]
+fn launched_ranks_refuse_what_they_cannot_share() {
+    let folder = ice_cream();
+    let expected = "error: Open MPI's mpirun gives the standard input to one process: expected names of files\n";
+    for command in ["score", "decode", "posterior", "train"] {
+        for files in ["ice.json -", "- diary.txt"] {
+            let started = |rank| launched(folder.path(), &format!("{command} {files}"), rank, "1 2 3\n");
+            assert_eq!(started("0"), (Some(2), expected.to_owned()));
+            assert_eq!(started("1"), (Some(2), String::new()));
+        }
+        let (code, message) = launched(folder.path(), &format!("{command} ice.json diary.txt"), "0", "");
+        assert_eq!(code, Some(3));
+        assert!(message.starts_with("error: no MPI library was found (tried none.so)"), "{message}");
+    }
+    let (code, message) = launched(folder.path(), "info ice.json", "0", "");
+    assert_eq!(code, Some(2));
+    assert!(message.contains("started 2 processes of a command for one process"), "{message}");
+    let wrong = |rank| launched(folder.path(), "score ice.json diary.txt --device gpu", rank, "");
+    assert!(wrong("0").1.contains("cuda:all"));
+    // Another rank may have other options: one line of its own.
+    let (code, message) = wrong("1");
+    assert!(code == Some(2) && message.starts_with("rank 1: error: invalid value 'gpu'"), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+}
+
+#[test]
+fn several_devices_are_several_gpus() {
+    let folder = ice_cream();
+    for devices in ["cuda:0,0", "cuda:0,", "cuda:,", "cpu,cpu", "cuda:0,x", "cuda:0-1", "all"] {
+        for command in ["score", "decode", "posterior", "train"] {
+            let message = fails(folder.path(), &format!("{command} ice.json diary.txt --device {devices}"), 2);
+            assert!(message.contains("cuda:N,M,… with distinct numbers, cuda:all or emulated"), "{message}");
+        }
+    }
+    // One process alone has no ranks to report.
+    let report = parsed(&run(folder.path(), "score ice.json diary.txt --json --device cpu --timeout 5"));
+    assert_eq!(report.get("ranks"), None);
+    assert!(!run(folder.path(), "train ice.json diary.txt --tolerance 1 --device cpu").contains("Ranks"));
+    let message = fails(folder.path(), "train ice.json diary.txt --device cuda:4096,4097", 3);
+    assert_eq!(message.lines().count(), 1, "{message}");
+}
