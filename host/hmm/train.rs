@@ -249,8 +249,11 @@ pub fn train_session<R: Recursions + ?Sized>(
     let earlier = resume.map_or(0.0, |checkpoint| checkpoint.seconds);
     let mut keeper = Keeper { checkpoints, options, begun: Instant::now(), earlier };
     let mut models = InTraining::new(models, resume, options);
+    if models.runs.is_empty() {
+        return Err(Error::None);
+    }
     let first = resume.map_or(0, |checkpoint| checkpoint.iteration);
-    if first > options.iterations || !models.runs.is_empty() && models.left().is_empty() {
+    if first > options.iterations || models.left().is_empty() {
         return Trained::from_runs(models.runs, Status::Iterations).ok_or(Error::None);
     }
     for run in models.runs.iter_mut().filter(|run| !run.ended()) {

@@ -32,6 +32,9 @@ pub enum DeviceError {
     /// A launch that does not meet the kernel's contract.
     #[error(transparent)]
     Unmet(#[from] Unmet),
+    /// What an operation works with is not on the device.
+    #[error("{0}")]
+    Missing(&'static str),
 }
 
 /// Memory of an [`AnyDevice`].
@@ -168,6 +171,7 @@ pub(crate) fn of_gpu(error: DeviceError) -> CudaError {
         DeviceError::Gpu(error) => error,
         DeviceError::Unmet(unmet) => unmet.into(),
         DeviceError::Emulator(_) => unreachable!("{FOREIGN}"),
+        DeviceError::Missing(what) => unreachable!("{what}"),
     }
 }
 
@@ -177,6 +181,7 @@ fn of_emulator(error: DeviceError) -> EmulatorError {
         DeviceError::Emulator(error) => error,
         DeviceError::Unmet(unmet) => unmet.into(),
         DeviceError::Gpu(_) => unreachable!("{FOREIGN}"),
+        DeviceError::Missing(what) => unreachable!("{what}"),
     }
 }
 

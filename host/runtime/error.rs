@@ -30,6 +30,9 @@ pub enum Error {
     /// A launch does not meet the kernel's contract.
     #[error(transparent)]
     Unmet(#[from] Unmet),
+    /// What an operation works with is not on the device.
+    #[error("{0}")]
+    Missing(&'static str),
 }
 
 impl From<EmulatorError> for Error {
@@ -47,6 +50,7 @@ impl From<DeviceError> for Error {
             DeviceError::Gpu(error) => error.into(),
             DeviceError::Emulator(error) => error.into(),
             DeviceError::Unmet(unmet) => unmet.into(),
+            DeviceError::Missing(what) => Self::Missing(what),
         }
     }
 }

@@ -37,6 +37,10 @@ const MOMENT_PARTS: u32 = 64;
 /// Approximate number of blocks of the product Σ α̂ᵀ û over all rows.
 const PRODUCT_BLOCKS: u32 = 256;
 
+/// The error of a query before models are set, and after their upload failed.
+const NO_MODELS: DeviceError =
+    DeviceError::Missing("the batch has no models: their upload has failed, or was not asked for");
+
 /// Largest |Σᵢ γₜ(i) − 1| that rounding explains.
 fn tolerance(wide: bool, plain_tf32: bool) -> f64 {
     if wide {
@@ -232,12 +236,17 @@ impl<'d, T: Precise> Batch<'d, T> {
         })
     }
 
-    /// What launches work with; `None` before [`set_models`](Recursions::set_models).
-    fn launching(&mut self) -> Option<Launching<'_, T>> {
+    /// The models and what depends on them.
+    fn set(&self) -> Result<&Set<T>, DeviceError> {
+        self.set.as_ref().ok_or(NO_MODELS)
+    }
+
+    /// What launches work with.
+    fn launching(&mut self) -> Result<Launching<'_, T>, DeviceError> {
         let Self {
             device, limits, packing, chunks, lengths, base, symbols, set, work, lists, vectors, partial, ..
         } = self;
-        let set = set.as_ref()?;
+        let set = set.as_ref().ok_or(NO_MODELS)?;
         let launch = Launch {
             device,
             variant: &*set.variant,
@@ -255,20 +264,19 @@ impl<'d, T: Precise> Batch<'d, T> {
             packing,
             chunks: chunks.as_ref(),
         };
-        Some(Launching { launch, work, set, lists, vectors, partial })
+        Ok(Launching { launch, work, set, lists, vectors, partial })
     }
 
-    /// Launches the forward recursion; the likelihoods stay on the device. Does nothing before
-    /// [`set_models`](Recursions::set_models).
+    /// Launches the forward recursion; the likelihoods stay on the device.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the device; [`DeviceError::Missing`] before [`set_models`](Recursions::set_models), and after one that failed.
     pub fn score(&mut self) -> Result<(), DeviceError> {
         if self.limits.method == ForwardMethod::Slices {
             return self.score_by_slices();
         }
         let steps = self.packing.steps();
-        let Some(Launching { launch, work, .. }) = self.launching() else { return Ok(()) };
+        let Launching { launch, work, .. } = self.launching()?;
         if let Some(chunks) = launch.chunks {
             return launch.chunk_starts(chunks, &mut work.scan);
         }
@@ -280,7 +288,7 @@ impl<'d, T: Precise> Batch<'d, T> {
     /// [`score`](Self::score) by [`ForwardMethod::Slices`].
     fn score_by_slices(&mut self) -> Result<(), DeviceError> {
         self.refresh()?;
-        let Self { device, packing, symbols, set: Some(set), .. } = self else { return Ok(()) };
+        let Self { device, packing, symbols, set: Some(set), .. } = self else { return Err(NO_MODELS) };
         let mut slices = match set.slices.take() {
             Some(slices) => slices,
             None => Slices::new(device, &set.hosts, packing)?,
@@ -290,11 +298,10 @@ impl<'d, T: Precise> Batch<'d, T> {
         launched
     }
 
-    /// Launches the Viterbi recursion; paths and scores stay on the device. Does nothing before
-    /// [`set_models`](Recursions::set_models).
+    /// Launches the Viterbi recursion; paths and scores stay on the device.
     ///
     /// # Errors
-    /// Those of the device.
+    /// As for [`score`](Self::score).
     pub fn decode(&mut self) -> Result<(), DeviceError> {
         let device = self.device;
         self.refresh()?;
@@ -305,7 +312,7 @@ impl<'d, T: Precise> Batch<'d, T> {
             }
             set.logs = Some(logs);
         }
-        let Some(Launching { launch, work, set, .. }) = self.launching() else { return Ok(()) };
+        let Launching { launch, work, set, .. } = self.launching()?;
         let Some(logs) = &set.logs else { return Ok(()) };
         let Work { trellis, paths, scan, .. } = work;
         match launch.chunks {
@@ -351,22 +358,21 @@ impl<'d, T: Precise> Batch<'d, T> {
         Ok(())
     }
 
-    /// Launches the forward and backward recursions and the sums; expected counts stay on the device. Does nothing
-    /// before [`set_models`](Recursions::set_models).
+    /// Launches the forward and backward recursions and the sums; expected counts stay on the device.
     ///
     /// # Errors
-    /// Those of the device.
+    /// As for [`score`](Self::score).
     pub fn count(&mut self) -> Result<(), DeviceError> {
         let wanted = self.counting();
         let (windows, capacity) = self.windows(wanted);
-        let Some(set) = &mut self.set else { return Ok(()) };
+        let Some(set) = &mut self.set else { return Err(NO_MODELS) };
         // The sums of the last call are overwritten.
         set.has_counts = false;
         let (Places { in_lists, pairs_pitch: len, .. }, symbols) = (Places::new(set, wanted), set.counted());
         if in_lists {
             self.prepare_lists(&windows, symbols)?;
         }
-        let Some(Launching { launch, work, set, lists, vectors, partial }) = self.launching() else { return Ok(()) };
+        let Launching { launch, work, set, lists, vectors, partial } = self.launching()?;
         let (device, count, stride) = (launch.device, set.hosts.len(), set.stride);
         let tiles = (stride / TILE).pow(2).max(1) as u32;
         let splits = (PRODUCT_BLOCKS / tiles).clamp(1, capacity.div_ceil(64));
@@ -501,7 +507,7 @@ impl<'d, T: Precise> Batch<'d, T> {
             return Ok(());
         }
         self.refresh()?;
-        let Some(set) = &self.set else { return Ok(()) };
+        let set = self.set.as_ref().ok_or(NO_MODELS)?;
         let found = if set.states <= wide::STATES && self.sequences.partial() == 0 {
             let recomputation = Recomputation {
                 device: self.device,
@@ -538,7 +544,7 @@ impl<'d, T: Precise> Batch<'d, T> {
 
     /// The expected counts on the device plus the missing ones. The host copies of the models are current.
     fn read_counts(&self, log_likelihoods: Vec<Vec<f64>>) -> Result<Vec<Expected>, DeviceError> {
-        let Some(set) = &self.set else { return Ok(Vec::new()) };
+        let set = self.set()?;
         let (n, stride, slots) = (set.states as usize, set.stride, set.counted() as usize);
         let (count, places) = (set.hosts.len(), Places::new(set, self.counting()));
         let mut sums = vec![0.0; count * places.pairs_pitch];
@@ -778,10 +784,10 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, DeviceError> {
         let wanted = Wanted { want: want::POSTERIORS, slots: 0 };
         let (windows, capacity) = self.windows(wanted);
-        let Some(set) = &self.set else { return Ok(Vec::new()) };
+        let set = self.set()?;
         let (n, stride) = (set.states as usize, set.stride);
         let mut all = vec![vec![0.0; self.packing.observation.len() * n]; set.hosts.len()];
-        let Some(Launching { launch, work, .. }) = self.launching() else { return Ok(Vec::new()) };
+        let Launching { launch, work, .. } = self.launching()?;
         let mut found = vec![T::ZERO; all.len() * capacity as usize * stride];
         sweep(&launch, work, wanted, &windows, capacity, |work, Back { window, .. }, _| {
             launch.device.download(work.trellis.gamma.get(), &mut found)?;
@@ -811,7 +817,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
 
     fn viterbi(&mut self) -> Result<Vec<Decoded>, DeviceError> {
         self.decode()?;
-        let Some(set) = &self.set else { return Ok(Vec::new()) };
+        let set = self.set()?;
         let (rows, m) = (self.packing.observation.len(), self.packing.lengths.len());
         let (mut path, mut score) = (vec![0; rows * set.hosts.len()], vec![0.0; m * set.hosts.len()]);
         self.device.download(self.work.paths.path.get(), &mut path)?;
@@ -859,7 +865,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
 
     fn take_counts(&mut self) -> Result<Vec<Expected>, DeviceError> {
         self.refresh()?;
-        if !self.set.as_ref().is_some_and(|set| set.has_counts) {
+        if !self.set()?.has_counts {
             return Ok(Vec::new());
         }
         let expected = self.read_counts(Vec::new())?;
@@ -878,6 +884,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     }
 
     fn sums(&mut self) -> Result<Vec<f64>, DeviceError> {
+        self.set()?;
         let (stored, wanted, device) = (self.stored(), self.counting(), self.device);
         let counted = self.set.as_mut().filter(|set| set.has_counts).zip(stored);
         let Some((set, stored)) = counted else { return Ok(Vec::new()) };
@@ -892,6 +899,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     }
 
     fn set_sums(&mut self, sums: &[f64]) -> Result<(), DeviceError> {
+        self.set()?;
         let Some((set, stored)) = self.stored().and_then(|stored| Some((self.set.as_mut()?, stored))) else {
             return Ok(());
         };
@@ -910,13 +918,12 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     }
 
     fn m_step(&mut self, options: &Options) -> Result<(), DeviceError> {
-        match &self.set {
-            Some(set) if set.has_counts => {
-                if let (None, Some(pseudocounts)) = (&set.gaussians, options.plain()) {
-                    return self.maximise(pseudocounts);
-                }
-            }
-            _ => return Ok(()),
+        let set = self.set()?;
+        if !set.has_counts {
+            return Ok(());
+        }
+        if let (None, Some(pseudocounts)) = (&set.gaussians, options.plain()) {
+            return self.maximise(pseudocounts);
         }
         // Gaussian moments are few, so the host computes the M step with its eigenvalues; and that with other options.
         let expected = self.read_counts(Vec::new())?;
@@ -929,6 +936,6 @@ impl<T: Precise> Recursions for Batch<'_, T> {
 
     fn models(&mut self) -> Result<Vec<Hmm>, DeviceError> {
         self.refresh()?;
-        Ok(self.set.as_ref().map_or_else(Vec::new, |set| set.hosts.clone()))
+        Ok(self.set()?.hosts.clone())
     }
 }

@@ -8,7 +8,7 @@ use warpkov_hmm::model::Hmm;
 use warpkov_hmm::options::Options;
 use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{Observations, Sequences};
-use warpkov_runtime::device::AnyDevice;
+use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 /// A batch that lacks memory anywhere, in any recursion, has the same results afterwards as a new one.
 #[test]
@@ -56,6 +56,48 @@ fn a_batch_without_memory_stays_whole() {
             bytes *= if states > 32 { 16 } else { 2 };
         }
         assert!(lacked > 2, "{states} states: {lacked}");
+    }
+}
+
+/// After a failed upload of models, every query is an error, until models are set again.
+#[test]
+fn a_batch_without_models_has_no_results() {
+    for kind in [Kind::Symbols(3), Kind::Vectors { dimensions: 2, full: true }] {
+        let model = Uniform { states: 5, kind, ends: false, seed: 7 }.generate().unwrap();
+        let sequences = sample(&model, 2, Some(4), 1).unwrap().sequences;
+        let device = AnyDevice::from(Emulator::default());
+        let AnyDevice::Emulated(emulator) = &device else { panic!("an emulator") };
+        for method in [ForwardMethod::Fused, ForwardMethod::Slices] {
+            if method == ForwardMethod::Slices && kind != Kind::Symbols(3) {
+                continue;
+            }
+            let mut batch = Batch::<f64>::new(&device, &sequences, Limits { method, ..Limits::default() }).unwrap();
+            let expected = all(&mut batch, &model).unwrap();
+            emulator.limit_buffers(8);
+            let error = batch.set_models(std::slice::from_ref(&model)).unwrap_err();
+            emulator.limit_buffers(u64::MAX);
+            assert!(error.to_string().contains("limited to"), "{error}");
+            let errors = [
+                batch.log_likelihoods().map(drop),
+                batch.posteriors().map(drop),
+                batch.viterbi().map(drop),
+                batch.expect().map(drop),
+                batch.e_step().map(drop),
+                batch.take_counts().map(drop),
+                batch.sums().map(drop),
+                batch.set_sums(&[]),
+                batch.m_step(&Options::default()),
+                batch.models().map(drop),
+                batch.score(),
+                batch.decode(),
+                batch.count(),
+            ];
+            for (query, found) in errors.into_iter().enumerate() {
+                let error = found.expect_err(&format!("query {query}"));
+                assert!(matches!(error, DeviceError::Missing(_)), "query {query}: {error}");
+            }
+            assert_eq!(all(&mut batch, &model).unwrap(), expected);
+        }
     }
 }
 
