@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use super::search::Interval;
+use super::interval::Interval;
 use super::team::Team;
 use crate::checkpoint::Checkpoint;
 use crate::options::{Gap, Limits, MEMORY};
@@ -49,6 +49,9 @@ const MOST_CHECKS: u32 = 16;
 
 /// Intended time between two questions to all ranks, in seconds.
 const QUESTION_INTERVAL: f64 = 0.01;
+
+/// Multiplications between two checks of the clock.
+pub(super) const PRODUCTS_PER_CHECK: usize = 1 << 26;
 
 /// Who decides whether the time is over, or the observer stops the run.
 enum Pace {

@@ -17,7 +17,7 @@ use super::bounds::ActionValues;
 use super::bounds::fib::sweep;
 use super::bounds::sawtooth::Sawtooth;
 use super::clock::{Clock, Standing};
-use super::search::{Interval, terms};
+use super::interval::{Interval, terms};
 use super::upper::informed_bound;
 use crate::alpha::AlphaVectors;
 use crate::backends::cpu::{Assembler, Vectors};

@@ -19,10 +19,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use warpkov_runtime::device::AnyDevice;
 
+use self::branch::Branch;
 use self::clock::{Clock, Standing, overtime};
 use self::expand::Expand;
+use self::interval::{Interval, slack};
 use self::keeper::Keeper;
-use self::search::{Branch, Interval, Search, slack};
+use self::patience::{PATIENCE, min_improvement};
+use self::search::Search;
 use self::team::{Divided, Team};
 use super::alpha::AlphaVectors;
 use super::backend::{PointBackup, Trials};
@@ -37,20 +40,22 @@ use warpkov_common::checkpoint::Checkpoints;
 use warpkov_common::interrupt;
 use warpkov_common::numbers::max_norm;
 use warpkov_common::random::random;
-use warpkov_mdp::SolveError;
-use warpkov_runtime as runtime;
 use warpkov_runtime::choose::{Cost, DeviceChoice, GPU_START, Place};
 use warpkov_runtime::comm::{Communicator, Disagreed, Local};
-use warpkov_runtime::error::from_devices;
 use warpkov_runtime::{Precise, cores};
 
+mod apart;
 pub mod bounds;
+pub mod branch;
 pub mod clock;
+mod error;
 pub mod expand;
 pub mod graph;
 pub mod horizon;
+pub mod interval;
 pub mod keeper;
 mod lower;
+mod nodes;
 pub mod patience;
 mod prune;
 mod rounds;
@@ -61,9 +66,7 @@ pub mod trials;
 mod upper;
 
 pub use clock::Observer;
-
-/// Number of consecutive expansions without progress that ends a run.
-const PATIENCE: u32 = 64;
+pub use error::Error;
 
 /// The compaction may take this part of the work of the search, and at least [`COMPACTION_WORK`].
 const COMPACTION_SHARE: u64 = 4;
@@ -77,39 +80,6 @@ const COPIES: f64 = 4.5;
 
 /// Default number of trials per batch of backups on a device.
 const TRIALS_PER_BATCH: usize = 64;
-
-/// Why a model was not solved.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// γ = 1 without a horizon.
-    #[error("γ is 1, and the sum of rewards may diverge: expected a number of steps (option horizon)")]
-    Endless,
-    /// An option that a horizon excludes.
-    #[error("a finite horizon runs on the CPU with heuristic search: expected no option {0}")]
-    Horizon(&'static str),
-    /// Another rank has another model.
-    #[error("the ranks have read different models, expected one on all of them")]
-    Models,
-    /// The device of another rank cannot be opened. That rank has the reason.
-    #[error("rank {0} cannot open its device")]
-    Elsewhere(u32),
-    /// The underlying MDP cannot be solved.
-    #[error(transparent)]
-    Process(#[from] SolveError),
-    /// The backend failed or was stopped.
-    #[error(transparent)]
-    Runtime(#[from] runtime::Error),
-}
-
-impl Error {
-    /// Whether the run was stopped during a launch. Results from before the launch remain valid.
-    #[must_use]
-    pub fn is_stop(&self) -> bool {
-        matches!(self, Self::Runtime(runtime::Error::Interrupted))
-    }
-}
-
-from_devices!(Error);
 
 /// Solves a model on the device that `options` select.
 ///
@@ -510,9 +480,4 @@ fn largest(model: &Pomdp) -> f64 {
 /// A gap relative to the size of the value: 0 if it is 0.
 fn relative(gap: f64, size: f64) -> f64 {
     if gap > 0.0 { gap / size } else { 0.0 }
-}
-
-/// Least improvement of a value that helps to close the gap.
-fn min_improvement(model: &Pomdp, gap: f64) -> f64 {
-    gap * (1.0 - model.gamma()) / 10.0
 }

@@ -1,7 +1,17 @@
-//! Notices that the gap of a run without a limit of time closes slowly.
+//! When a run has ended, progresses, or is slow.
 
+use crate::model::Pomdp;
 use crate::options::Limits;
 use crate::solution::Round;
+
+/// Number of consecutive expansions without progress that ends a run.
+pub const PATIENCE: u32 = 64;
+
+/// Least improvement of a value that helps to close the gap.
+#[must_use]
+pub fn min_improvement(model: &Pomdp, gap: f64) -> f64 {
+    gap * (1.0 - model.gamma()) / 10.0
+}
 
 /// Watches how fast a gap closes, to say once that it is slow.
 #[derive(Clone, Copy, Debug)]

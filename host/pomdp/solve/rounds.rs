@@ -1,37 +1,19 @@
 //! Rounds of ranks that sample their own beliefs, and the end of a run.
 
+use super::apart::{Apart, ROUND};
 use super::clock::Standing;
-use super::graph::NONE;
-use super::search::{Interval, Search};
+use super::interval::Interval;
+use super::search::Search;
 use super::team::{News, joined};
 use crate::backend::Plans;
 use crate::solution::Status;
-
-/// Backups of a rank per round. A round ends after an expansion.
-const ROUND: u64 = 128;
-
-/// The state of a search whose ranks sample their own beliefs. Γ is the same on all ranks after each [round](Search::meet).
-pub struct Apart {
-    /// |Γ| at the begin of the round.
-    pub shared: usize,
-    /// Value of [`Sawtooth::time`](super::bounds::sawtooth::Sawtooth::time) at the begin of the round.
-    sent: u32,
-    /// Number of backups at which this rank ends the round.
-    backups: u64,
-    /// Number of expansions at which this rank ends the round.
-    iterations: u64,
-    /// Nodes whose best vector was added in the round, or that were compared with such vectors.
-    pub moved: Vec<u32>,
-    /// Bounds, backups and |B| of the other ranks at the begin of the round.
-    pub others: (Interval, u64, usize),
-}
 
 impl Search<'_, '_> {
     /// From now on, this rank samples its own beliefs, and exchanges its findings with the other ranks once a round.
     pub fn part(&mut self) {
         let bounds = Interval { lower: f64::NEG_INFINITY, upper: f64::INFINITY };
         self.apart = Some(Apart {
-            shared: self.alpha().len(),
+            shared: self.lower_bound.alpha().len(),
             sent: self.upper_bound.sawtooth.time(),
             backups: self.backups + ROUND,
             iterations: self.clock.allowance(),
@@ -79,10 +61,7 @@ impl Search<'_, '_> {
             own.lower.to_bits(),
             own.upper.to_bits(),
         ];
-        let plans = Plans {
-            vectors: self.alpha().from(apart.shared),
-            next: self.lower_bound.supports.from(apart.shared).to_vec(),
-        };
+        let plans = self.lower_bound.plans(apart.shared);
         let points = self.upper_bound.sawtooth.changed(apart.sent).collect();
         let all = team.exchange(&head, &News { plans, points });
         if team.is_broken() {
@@ -95,7 +74,7 @@ impl Search<'_, '_> {
                 news.points.iter().for_each(|(belief, drop)| self.add_upper(belief, *drop));
             }
         }
-        (apart.shared, apart.sent) = (self.alpha().len(), self.upper_bound.sawtooth.time());
+        (apart.shared, apart.sent) = (self.lower_bound.alpha().len(), self.upper_bound.sawtooth.time());
         let sum = |field: usize| all.iter().map(|(head, _)| head[field]).sum::<u64>();
         let bound = |field: usize| all.iter().map(move |(head, _)| f64::from_bits(head[field]));
         let bounds = Interval {
@@ -127,17 +106,9 @@ impl Search<'_, '_> {
         self.lower_bound.vectors.truncate(shared);
         self.lower_bound.supports.truncate(shared);
         for (i, next) in (0..vectors.len()).zip(next.chunks(width)) {
-            self.push(vectors.actions()[i], vectors.vector(i), next);
+            self.lower_bound.push(vectors.actions()[i], vectors.vector(i), next);
         }
-        apart.moved.sort_unstable();
-        apart.moved.dedup();
-        for node in apart.moved.drain(..) {
-            let node = &mut self.graph.nodes[node as usize];
-            if node.vector != NONE && node.vector as usize >= shared {
-                node.vector += (first - shared) as u32;
-            }
-            node.scanned = node.scanned.min(shared as u32);
-        }
+        apart.renumber(&mut self.graph, first);
     }
 
     /// Notes that a node may refer to vectors of the round.

@@ -5,7 +5,8 @@ use std::collections::BinaryHeap;
 
 use rand_chacha::rand_core::Rng;
 
-use super::search::{Interval, Search};
+use super::interval::Interval;
+use super::search::Search;
 use crate::backend::{Plans, PointBackup};
 use crate::belief::Belief;
 use warpkov_common::random::below;
@@ -68,17 +69,17 @@ pub fn layers<B: PointBackup>(
     min_improvement: f64,
 ) -> Result<f64, B::Error> {
     let mut progress = 0.0;
-    backend.set_vectors(search.alpha())?;
+    backend.set_vectors(search.lower_bound.alpha())?;
     for depth in (0..walks.iter().map(Vec::len).max().unwrap_or_default()).rev() {
         let mut nodes: Vec<u32> = walks.iter().filter_map(|walk| walk.get(depth)).copied().collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let known = search.alpha().len();
+        let known = search.lower_bound.alpha().len();
         for batch in nodes.chunks(BATCH) {
             progress += batch_backup(search, backend, batch, min_improvement)?;
         }
-        if search.alpha().len() > known {
-            backend.add_vectors(&search.alpha().from(known))?;
+        if search.lower_bound.alpha().len() > known {
+            backend.add_vectors(&search.lower_bound.alpha().from(known))?;
         }
         progress += tighten(search, &nodes);
         if search.clock.status.is_some() || search.late() {
@@ -122,7 +123,7 @@ impl Eq for Risen {}
 pub fn full<B: PointBackup>(search: &mut Search, backend: &mut B, min_improvement: f64) -> Result<f64, B::Error> {
     let mut progress = 0.0;
     for _ in 0..MAX_SWEEPS {
-        backend.set_vectors(search.alpha())?;
+        backend.set_vectors(search.lower_bound.alpha())?;
         let nodes = search.points.clone();
         let mut risen = 0.0_f64;
         for batch in nodes.chunks(BATCH) {
@@ -154,10 +155,10 @@ pub fn randomized<B: PointBackup>(
 ) -> Result<f64, B::Error> {
     let mut progress = 0.0;
     for _ in 0..MAX_SWEEPS {
-        backend.set_vectors(search.alpha())?;
+        backend.set_vectors(search.lower_bound.alpha())?;
         let nodes = search.points.clone();
         let mut left: Vec<(u32, f64)> = nodes.into_iter().map(|node| (node, search.lower(node))).collect();
-        let first = search.alpha().len();
+        let first = search.lower_bound.alpha().len();
         // A batch usually improves more beliefs than its own.
         let batch = (left.len() / 16).clamp(1, BATCH);
         let mut risen = 0.0_f64;
@@ -213,7 +214,7 @@ fn batch_backup<B: PointBackup>(
         let rise = beliefs[i].dot(vectors.vector(i)) - search.lower(node);
         if rise > min_improvement {
             let count = search.model.observation_count() as usize;
-            search.push(vectors.actions()[i], vectors.vector(i), &next[i * count..(i + 1) * count]);
+            search.lower_bound.push(vectors.actions()[i], vectors.vector(i), &next[i * count..(i + 1) * count]);
             risen = risen.max(rise);
         }
     }

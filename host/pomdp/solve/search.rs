@@ -2,19 +2,21 @@
 //!
 //! | file | what it adds |
 //! | --- | --- |
-//! | `lower` | Γ, and the lower bound at beliefs |
-//! | `upper` | the upper bound at beliefs |
+//! | `nodes` | the bounds at beliefs, from those that `lower` and `upper` have |
 //! | `prune` | pruning of both, and the limit of memory |
 //! | `rounds` | ranks that sample their own beliefs |
 
 use std::borrow::Cow;
 
+use super::apart::Apart;
 use super::bounds::sawtooth::Sawtooth;
 use super::bounds::{blind, fib, mdp, qmdp};
+use super::branch::{Branch, first_largest};
 use super::clock::{Clock, Standing};
-use super::graph::{Child, Edge, Graph, MERGED, NONE};
+use super::graph::{Child, Edge, Graph, NONE};
+use super::interval::{Interval, slack};
 use super::lower::LowerBound;
-use super::rounds::Apart;
+use super::team::News;
 use super::upper::{UpperBound, informed_bound};
 use crate::backend::Plans;
 use crate::backends::cpu::{Assembler, Vectors};
@@ -27,7 +29,6 @@ use crate::support::Supports;
 use warpkov_common::memory;
 use warpkov_common::numbers::max_norm;
 use warpkov_mdp::SolveError;
-use warpkov_mdp::model::Csr;
 
 /// Beliefs and bounds on their values, for a maximisation problem.
 pub struct Search<'m, 'o> {
@@ -60,29 +61,11 @@ pub struct Search<'m, 'o> {
     pub(super) apart: Option<Apart>,
 }
 
-/// Lower and upper bound on Q(b, a) or V\*(b).
-#[derive(Clone, Copy, Debug)]
-pub struct Interval {
-    /// Lower bound.
-    pub lower: f64,
-    /// Upper bound.
-    pub upper: f64,
-}
-
-/// Unit roundoff of `f64`.
-const UNIT: f64 = f64::EPSILON / 2.0;
-
-/// A successor below this fraction of the sum of its action's weighted gaps keeps its known upper bound.
-const NEGLIGIBLE_GAP: f64 = 0.01;
-
 /// Tolerance of the fast informed bound, relative to the gap of the initial bounds.
 const FIB_TOLERANCE: f64 = 1e-3;
 
 /// Work of computing and interning a successor, and for each state of its belief, in multiplications.
 const WORK_OF_SUCCESSOR: [u64; 2] = [256, 8];
-
-/// Multiplications between two checks of the clock.
-pub(super) const PRODUCTS_PER_CHECK: usize = 1 << 26;
 
 /// Number of states of a belief above which expanding one action justifies a check of the clock.
 const LARGE_SUPPORT: usize = 1 << 14;
@@ -191,17 +174,8 @@ impl<'m, 'o> Search<'m, 'o> {
     /// Goes on from a checkpoint: takes its vectors, points and beliefs. If ranks are to search `apart`, the first rank has
     /// done the backups.
     pub fn resume(&mut self, checkpoint: &Checkpoint, apart: bool) {
-        let Checkpoint { plans: Plans { vectors, next }, points, beliefs, slack, .. } = checkpoint;
-        let (width, permanent) = (self.model.observation_count() as usize, self.lower_bound.permanent);
-        // The larger of two values of a blind policy supports all that continue with either.
-        let mut blind = vectors.retain(|i| i < permanent);
-        let fresh = self.alpha().retain(|i| i < permanent);
-        blind.values_mut().iter_mut().zip(fresh.values()).for_each(|(value, fresh)| *value = value.max(*fresh));
-        self.lower_bound.vectors = Vectors::new(&blind);
-        self.lower_bound.supports = Supports::new(self.model.states(), self.model.observation_count(), permanent);
-        for i in permanent..vectors.len() {
-            self.push(vectors.actions()[i], vectors.vector(i), &next[i * width..][..width]);
-        }
+        let Checkpoint { plans, points, beliefs, slack, .. } = checkpoint;
+        self.lower_bound.resume(plans, self.model.states(), self.model.observation_count());
         for node in self.graph.nodes.iter_mut() {
             (node.vector, node.lower, node.scanned) = (NONE, f64::NEG_INFINITY, 0);
         }
@@ -228,8 +202,11 @@ impl<'m, 'o> Search<'m, 'o> {
         let (vectors, next) = match plans {
             Some(Plans { vectors, next }) => (vec![Cow::Owned(vectors)], next),
             None => {
-                let parts = [self.alpha(), self.lower_bound.supports.retired()];
-                (parts.map(Cow::Borrowed).into(), self.lower_bound.supports.joined(self.alpha().len() as u32))
+                let parts = [self.lower_bound.alpha(), self.lower_bound.supports.retired()];
+                (
+                    parts.map(Cow::Borrowed).into(),
+                    self.lower_bound.supports.joined(self.lower_bound.alpha().len() as u32),
+                )
             }
         };
         Snapshot {
@@ -258,7 +235,7 @@ impl<'m, 'o> Search<'m, 'o> {
     }
 
     /// Adds the successors of a node under every action. Stores nothing if time runs out.
-    fn expand(&mut self, node: u32) {
+    pub(super) fn expand(&mut self, node: u32) {
         if !self.graph.nodes[node as usize].edges.is_empty() {
             return;
         }
@@ -284,67 +261,6 @@ impl<'m, 'o> Search<'m, 'o> {
         self.graph.connect(node, edges);
     }
 
-    /// Bounds on Q(b, a) for each action. The upper bound is current for the action that maximises it, and possibly
-    /// stale for the others.
-    pub fn intervals(&mut self, node: u32) -> Vec<Interval> {
-        self.intervals_of(&[node]).pop().unwrap_or_default()
-    }
-
-    /// [`intervals`](Self::intervals) of several nodes, whose successors are bounded together.
-    pub(super) fn intervals_of(&mut self, nodes: &[u32]) -> Vec<Vec<Interval>> {
-        for &node in nodes {
-            self.expand(node);
-            let edges = std::mem::take(&mut self.graph.nodes[node as usize].edges);
-            self.update_successors(node, &edges);
-            self.graph.nodes[node as usize].edges = edges;
-        }
-        // Upper bounds, and whether they are current.
-        let known = |edge: &Edge| (self.stored_upper_of(edge), false);
-        let edges_of = |node: &u32| &self.graph.nodes[*node as usize].edges;
-        let mut uppers: Vec<Vec<(f64, bool)>> =
-            nodes.iter().map(|node| edges_of(node).iter().map(known).collect()).collect();
-        let mut left: Vec<usize> = (0..nodes.len()).collect();
-        loop {
-            let mut best_of = Vec::new();
-            let mut heavy = Vec::new();
-            left.retain(|&i| {
-                let values: Vec<f64> = uppers[i].iter().map(|upper| upper.0).collect();
-                let Some(best) = first_largest(&values).filter(|&best| !uppers[i][best].1) else { return false };
-                let children = &self.graph.nodes[nodes[i] as usize].edges[best].children;
-                // Stale bounds suffice for successors of little weight.
-                let enough =
-                    NEGLIGIBLE_GAP * children.iter().map(|child| child.prob * self.gap(child.node)).sum::<f64>();
-                let weighs = |child: &&Child| child.prob * self.gap(child.node) >= enough;
-                heavy.extend(children.iter().filter(weighs).map(|child| child.node));
-                best_of.push(best);
-                true
-            });
-            if left.is_empty() {
-                break;
-            }
-            self.update_upper_bounds(heavy);
-            for (&i, best) in left.iter().zip(best_of) {
-                uppers[i][best] = (self.stored_upper_of(&self.graph.nodes[nodes[i] as usize].edges[best]), true);
-            }
-        }
-        let gamma = self.model.gamma();
-        let lower = |edge: &Edge| {
-            let value = |child: &Child| child.prob * self.graph.nodes[child.node as usize].lower;
-            edge.reward + gamma * edge.children.iter().map(value).sum::<f64>()
-        };
-        let of_node = |(node, uppers): (&u32, Vec<(f64, bool)>)| {
-            let edges = self.graph.nodes[*node as usize].edges.iter();
-            edges.zip(uppers).map(|(edge, (upper, _))| Interval { lower: lower(edge), upper }).collect()
-        };
-        nodes.iter().zip(uppers).map(of_node).collect()
-    }
-
-    /// Gap from the stored bounds.
-    pub(super) fn gap(&self, node: u32) -> f64 {
-        let node = &self.graph.nodes[node as usize];
-        node.upper - node.lower
-    }
-
     /// Backs up a node: adds the vector of the best action to Γ if it improves the node by more than `min_improvement`,
     /// and lowers the upper bound. Returns the movement of each bound.
     pub fn backup(&mut self, node: u32, min_improvement: f64) -> Interval {
@@ -356,16 +272,20 @@ impl<'m, 'o> Search<'m, 'o> {
         let Some(best) = first_largest(&lowers).filter(|&best| lowers[best] > known + min_improvement) else {
             return Interval { lower: 0.0, upper };
         };
-        let (action, vector, next) = self.vector(node, best);
+        let (action, vector, next) = self.lower_bound.backup(
+            &self.graph.nodes[node as usize].edges[best],
+            &self.graph.nodes,
+            self.model.observation_count(),
+        );
         self.work += (vector.len() * next.len()) as u64;
         let value = self.graph.nodes[node as usize].belief.dot(&vector);
         if value <= known {
             return Interval { lower: 0.0, upper };
         }
-        self.push(action, &vector, &next);
+        self.lower_bound.push(action, &vector, &next);
         self.note_moved(node);
         let node = &mut self.graph.nodes[node as usize];
-        (node.lower, node.vector) = (value, self.lower_bound.vectors.alpha().len() as u32 - 1);
+        (node.lower, node.vector) = (value, self.lower_bound.alpha().len() as u32 - 1);
         node.scanned = node.vector + 1;
         Interval { lower: value - known, upper }
     }
@@ -396,7 +316,7 @@ impl<'m, 'o> Search<'m, 'o> {
             bounds: self.bounds(),
             backups: self.backups + backups,
             beliefs: self.points.len() + beliefs,
-            vectors: self.alpha().len() + self.lower_bound.supports.retired().len(),
+            vectors: self.lower_bound.alpha().len() + self.lower_bound.supports.retired().len(),
             bytes: self.bytes() as u64,
         }
     }
@@ -407,6 +327,13 @@ impl<'m, 'o> Search<'m, 'o> {
         let belief = &self.graph.nodes[node as usize].belief;
         self.projection.each(self.model, belief, action, |o, prob, next| successors.push((o, prob, next)));
         successors
+    }
+
+    /// Vectors behind the blind policies that a resumed search begins with, and its points.
+    #[must_use]
+    pub fn known(&self) -> News {
+        let plans = self.lower_bound.plans(self.lower_bound.permanent);
+        News { plans, points: self.upper_bound.sawtooth.changed(0).collect() }
     }
 
     /// The [closure] of Γ and the retired vectors, and the clock.
@@ -428,52 +355,4 @@ impl<'m, 'o> Search<'m, 'o> {
     pub fn into_clock(self) -> Clock<'o> {
         self.clock
     }
-}
-
-/// A number whose digits choose between branches of similar merit, so that ranks go different ways. The first rank has 0, and
-/// always takes the best.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Branch(pub usize);
-
-/// Least merit of a branch that a rank may take instead of the best, relative to it.
-const SIMILAR: f64 = 0.1;
-
-impl Branch {
-    /// The index of the branch to take, by the merits of all: the largest of them, the first in case of ties; or another of at
-    /// least `SIMILAR` times its merit, which consumes a digit.
-    pub fn choose(&mut self, merits: &[f64]) -> Option<usize> {
-        let best = first_largest(merits)?;
-        let similar = |&i: &usize| merits[i] > 0.0 && merits[i] >= SIMILAR * merits[best];
-        let mut ways: Vec<usize> = if self.0 == 0 { Vec::new() } else { (0..merits.len()).filter(similar).collect() };
-        if ways.len() < 2 {
-            return Some(best);
-        }
-        ways.sort_by(|&a, &b| merits[b].total_cmp(&merits[a]));
-        let chosen = ways[self.0 % ways.len()];
-        self.0 /= ways.len();
-        Some(chosen)
-    }
-}
-
-/// Index of the largest number, the first in case of ties.
-pub fn first_largest(numbers: &[f64]) -> Option<usize> {
-    let indexed = numbers.iter().copied().enumerate();
-    indexed.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(index, _)| index)
-}
-
-/// Bounds on the accumulated rounding errors of the lower and the upper bound.
-///
-/// A backup has at most N [terms]; its error and that of [merged](MERGED) beliefs are discounted and sum to at most
-/// 1/(1 − γ) times one of them.
-pub(super) fn slack(model: &Pomdp, magnitude: f64) -> [f64; 2] {
-    let below = 4.0 * terms(model) * UNIT * magnitude / (1.0 - model.gamma());
-    [below, below + 2.0 * MERGED * magnitude / (1.0 - model.gamma())]
-}
-
-/// N, an upper limit of the number of products and sums in a backup: the longest rows of T and O, and a belief.
-pub(super) fn terms(model: &Pomdp) -> f64 {
-    let longest =
-        |matrix: &Csr| matrix.row_ptr().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or_default() as f64;
-    let terms = longest(model.process().transitions()) + longest(model.observations()) + 16.0;
-    terms + f64::from(model.observation_count()) + f64::from(model.states())
 }

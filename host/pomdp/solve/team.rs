@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytemuck::Pod;
 
-use super::Error;
+use super::error::Error;
 use crate::alpha::AlphaVectors;
 use crate::backend::{Plans, PointBackup};
 use crate::belief::Belief;

@@ -17,11 +17,13 @@
 //! At the end of a round, all meet.
 
 use super::clock::Standing;
-use super::expand::{EXPLORED, steps};
+use super::error::Error;
+use super::expand::random::{EXPLORED, steps};
+use super::interval::Interval;
 use super::keeper::Keeper;
-use super::search::{Interval, Search};
+use super::patience::{PATIENCE, min_improvement};
+use super::search::Search;
 use super::team::{News, Point, joined};
-use super::{Error, PATIENCE, min_improvement};
 use crate::backend::{Trials, Walks, staying};
 use crate::options::{Expansion, SolveOptions};
 use crate::solution::Status;
@@ -74,9 +76,11 @@ where
             _ => 0,
         },
         explored: if expansion == Expansion::Random { 1.0 } else { EXPLORED },
-        best_in: (0..search.model.states()).map(|state| search.best_seen(state)).collect(),
+        best_in: (0..search.model.states())
+            .map(|state| search.upper_bound.best_seen(search.model, &search.rewards, state))
+            .collect(),
     };
-    let (kept, standing, memory) = (search.blind().len(), search.standing(), search.clock.memory());
+    let (kept, standing, memory) = (search.lower_bound.blind().len(), search.standing(), search.clock.memory());
     let most_vectors = options.limits.vectors.max(kept + 1);
     let largest = max_norm(&search.rewards);
     let slack = [0, 1].map(|bound| backend.slack(largest)[bound].max(search.slack()[bound]));
@@ -223,7 +227,7 @@ where
     /// Gives the backend the vectors and points of the search.
     fn start(&mut self) -> Result<(), Error> {
         let News { plans, points } = self.search.known();
-        self.backend.set_vectors(&self.search.blind())?;
+        self.backend.set_vectors(&self.search.lower_bound.blind())?;
         if !plans.vectors.is_empty() {
             self.backend.replace_from(self.kept, &plans)?;
         }

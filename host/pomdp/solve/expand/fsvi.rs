@@ -3,7 +3,7 @@
 use rand_chacha::rand_core::Rng;
 
 use super::super::search::Search;
-use super::{EXPLORED, steps};
+use super::random::{EXPLORED, steps};
 use warpkov_common::random::{below, draw, unit};
 
 /// The nodes of a walk from b₀, b₀ first. The walk simulates a hidden state and takes its optimal MDP action. It ends
@@ -18,7 +18,7 @@ pub fn walk(search: &mut Search, random: &mut impl Rng, longest: usize) -> Vec<u
         if model.is_absorbing(state) || search.late() {
             break;
         }
-        let best = search.best_seen(state);
+        let best = search.upper_bound.best_seen(search.model, &search.rewards, state);
         let explored = unit(random) < EXPLORED;
         let action = if explored { below(random, u64::from(actions)) as u32 } else { best };
         let (successors, probs) = model.successors(state, action);

@@ -22,7 +22,7 @@ pub fn greedy(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u
         let actions = 0..search.model.actions();
         let successors: Vec<_> = actions.map(|action| search.successors(source, action)).collect();
         let node = &search.graph.nodes[source as usize];
-        let (belief, vector) = (node.belief.clone(), search.alpha().vector(node.vector as usize).to_vec());
+        let (belief, vector) = (node.belief.clone(), search.lower_bound.alpha().vector(node.vector as usize).to_vec());
         let seen = &search.upper_bound.seen;
         let error = |next: &Belief| {
             let mut error = 0.0;

@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
+use super::super::branch::{Branch, first_largest};
 use super::super::graph::{Child, Edge, Node};
-use super::super::search::{Branch, Search, first_largest};
+use super::super::search::Search;
 
 /// Initial length limit of a trial, in steps.
 pub const DEEPEST: usize = 500;

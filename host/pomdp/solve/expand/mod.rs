@@ -20,20 +20,9 @@ use std::collections::HashMap;
 
 use rand_chacha::rand_core::Rng;
 
-use super::search::{Branch, Search};
+use super::branch::Branch;
+use super::search::Search;
 use crate::options::Expansion;
-
-/// Largest fraction of the discounted horizon beyond the end of a walk.
-const TAIL: f64 = 0.01;
-
-/// Probability of a random action on a walk.
-pub const EXPLORED: f64 = 0.1;
-
-/// Default maximum length of a walk: log 0.01 / log γ, clamped to 1 … 10 000.
-#[must_use]
-pub fn steps(gamma: f64) -> u32 {
-    (TAIL.ln() / gamma.ln()).clamp(1.0, 10_000.0) as u32
-}
 
 /// An expansion strategy and its state.
 pub struct Expand {

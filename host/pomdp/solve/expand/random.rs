@@ -1,9 +1,21 @@
-//! Walks with random actions.
+//! Walks with random actions, and what other walks share with them.
 
 use rand_chacha::rand_core::Rng;
 
 use super::super::search::Search;
 use warpkov_common::random::{below, draw, unit};
+
+/// Largest fraction of the discounted horizon beyond the end of a walk.
+const TAIL: f64 = 0.01;
+
+/// Probability of a random action on a walk.
+pub const EXPLORED: f64 = 0.1;
+
+/// Default maximum length of a walk: log 0.01 / log γ, clamped to 1 … 10 000.
+#[must_use]
+pub fn steps(gamma: f64) -> u32 {
+    (TAIL.ln() / gamma.ln()).clamp(1.0, 10_000.0) as u32
+}
 
 /// Up to `count` nodes of a walk that restarts at b₀ after each step with probability 1 − γ.
 pub fn walk(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u32> {
