@@ -28,7 +28,7 @@ pub struct Info {
     objective: Objective,
     /// Number of states of each label.
     labels: BTreeMap<String, usize>,
-    transitions: Rows,
+    transitions: RowStatistics,
     rewards: Rewards,
     grid: Option<Geometry>,
     /// States that have no way to the goal: the states with the label "goal", else the goal of the grid. Walls do not count.
@@ -43,7 +43,7 @@ pub struct Info {
 
 /// Statistics of a matrix whose rows are distributions.
 #[derive(Clone, Debug, Serialize)]
-pub struct Rows {
+pub struct RowStatistics {
     /// Nonzeros.
     pub nnz: usize,
     shortest_row: usize,
@@ -54,13 +54,13 @@ pub struct Rows {
     row_sum_error: f64,
 }
 
-impl From<&Csr> for Rows {
+impl From<&Csr> for RowStatistics {
     fn from(matrix: &Csr) -> Self {
         Self::with_ends(matrix, &[])
     }
 }
 
-impl Rows {
+impl RowStatistics {
     /// The rows of P with an end probability each, or without any.
     fn with_ends(matrix: &Csr, ends: &[f64]) -> Self {
         let rows = || (0..matrix.rows()).map(|row| matrix.row(row).1);
@@ -133,7 +133,7 @@ impl From<&Mdp> for Info {
             gamma: mdp.gamma(),
             objective: mdp.objective(),
             labels: mdp.labels().iter().map(|(label, states)| (label.clone(), states.len())).collect(),
-            transitions: Rows::with_ends(p, mdp.ends()),
+            transitions: RowStatistics::with_ends(p, mdp.ends()),
             rewards,
             grid,
             cannot_reach_goal: cannot_reach_goal(mdp),

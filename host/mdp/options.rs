@@ -92,13 +92,13 @@ impl Method {
 
     /// The devices the method supports.
     #[must_use]
-    pub fn places(self) -> Places {
+    pub fn places(self) -> RunsOn {
         match self {
-            Self::Serial | Self::Parallel | Self::Sequential | Self::GaussSeidel => Places { cpu: true, gpu: false },
+            Self::Serial | Self::Parallel | Self::Sequential | Self::GaussSeidel => RunsOn { cpu: true, gpu: false },
             Self::Plain | Self::Projected(_) | Self::ResultDivided | Self::BlockDivided(_) => {
-                Places { cpu: false, gpu: true }
+                RunsOn { cpu: false, gpu: true }
             }
-            Self::Values | Self::Modified | Self::Krylov => Places { cpu: true, gpu: true },
+            Self::Values | Self::Modified | Self::Krylov => RunsOn { cpu: true, gpu: true },
         }
     }
 }
@@ -116,7 +116,7 @@ choice! {
 
 /// Devices that a method supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct RunsOn {
     /// The CPU.
     pub cpu: bool,
     /// A GPU or the emulator.

@@ -48,8 +48,8 @@ impl<'c> Team<'c> {
     ///
     /// # Errors
     /// If a rank fails.
-    pub fn send<T: Pod>(&self, values: &[T]) -> Result<Ghosts<'_>, Error> {
-        let Some((comm, part)) = &self.others else { return Ok(Ghosts(None)) };
+    pub fn send<T: Pod>(&self, values: &[T]) -> Result<GhostsOnTheirWay<'_>, Error> {
+        let Some((comm, part)) = &self.others else { return Ok(GhostsOnTheirWay(None)) };
         let own = |peer: &Peer| match peer.sends.run() {
             Some(run) => bytemuck::cast_slice(&values[run]).to_vec(),
             None => {
@@ -60,7 +60,7 @@ impl<'c> Team<'c> {
         let sends = part.peers.iter().filter(|peer| !peer.sends.is_empty());
         let sends = sends.map(|peer| (peer.rank, own(peer))).collect();
         let receives: Vec<_> = part.receives().map(|peer| (peer.rank, size_of::<T>() * peer.ghosts.len())).collect();
-        Ok(Ghosts(Some((comm.exchange(sends, &receives)?, part))))
+        Ok(GhostsOnTheirWay(Some((comm.exchange(sends, &receives)?, part))))
     }
 
     /// Replaces the ghosts of `values` by the values of their owners.
@@ -107,9 +107,9 @@ impl<'c> Team<'c> {
 
 /// Values of ghosts on their way.
 #[must_use = "the values arrive in receive"]
-pub struct Ghosts<'t>(Option<(Box<dyn Exchange + 't>, &'t Part)>);
+pub struct GhostsOnTheirWay<'t>(Option<(Box<dyn Exchange + 't>, &'t Part)>);
 
-impl Ghosts<'_> {
+impl GhostsOnTheirWay<'_> {
     /// Waits for the values. Calls `take` with the first of a range of ghosts and their values, rank by rank.
     ///
     /// # Errors

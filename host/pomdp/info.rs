@@ -10,7 +10,7 @@ use warpkov_common::names::{distribution, name, named};
 use warpkov_common::parameters::SUM_TOLERANCE;
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
-use warpkov_mdp::info::{Rows, dense_bytes, range, write_memory, write_objective};
+use warpkov_mdp::info::{RowStatistics, dense_bytes, range, write_memory, write_objective};
 use warpkov_mdp::model::Objective;
 
 /// Size, structure and memory of a model.
@@ -27,10 +27,10 @@ pub struct Info {
     objective: Objective,
     /// States of positive probability at the start.
     start: usize,
-    transitions: Rows,
+    transitions: RowStatistics,
     /// Whether every action leads from every state to exactly one state.
     deterministic: bool,
-    observation: Rows,
+    observation: RowStatistics,
     /// Whether action and observation determine the state.
     observed: bool,
     /// Least and largest r(s, a).
@@ -48,7 +48,7 @@ pub struct Info {
 impl From<&Pomdp> for Info {
     fn from(model: &Pomdp) -> Self {
         let process = model.process();
-        let transitions = Rows::from(process.transitions());
+        let transitions = RowStatistics::from(process.transitions());
         Self {
             states: model.states(),
             actions: model.actions(),
@@ -58,7 +58,7 @@ impl From<&Pomdp> for Info {
             start: model.start().states().len(),
             deterministic: transitions.longest_row == 1,
             transitions,
-            observation: Rows::from(model.observations()),
+            observation: RowStatistics::from(model.observations()),
             observed: observed(model),
             rewards: range(&model.expected_rewards()),
             transition_rewards: process.rewards().nnz() > 0,

@@ -11,7 +11,7 @@ use warpkov::mdp::backends::device::{PolicyLayout, Projected};
 use warpkov::mdp::baselines::BlockPerState;
 use warpkov::mdp::certificate::{certify, certify_centred};
 use warpkov::mdp::generate::SlipGrid;
-use warpkov::mdp::io::Solved;
+use warpkov::mdp::io::SolutionFile;
 use warpkov::mdp::model::Mdp;
 use warpkov::mdp::options::{Limits, Target};
 use warpkov::mdp::solution::Status;
@@ -282,11 +282,11 @@ fn table_5_3<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome
         let mut serial = cpu::Serial::<T>::new(&model);
         let Ok(_) = policy_iteration(&mut serial, 1e-5, &limits, to_the_end);
         let (Ok(values), Ok(policy)) = (serial.values(), serial.policy());
-        let expected = Solved { policy, values, ..Solved::default() };
+        let expected = SolutionFile { policy, values, ..SolutionFile::default() };
         for which in [Tested::Plain, Tested::Projected(PolicyLayout::choose(&model))] {
             let mut tested = which.backend::<T, O>(device, &model)?;
             policy_iteration(tested.as_mut(), 1e-5, &limits, to_the_end)?;
-            let got = Solved { policy: tested.policy()?, values: tested.values()?, ..Solved::default() };
+            let got = SolutionFile { policy: tested.policy()?, values: tested.values()?, ..SolutionFile::default() };
             let comparison = compare(&got, &expected, Tolerance::default(), None)?;
             if !comparison.agree {
                 return Err(format!("{side} × {side}, {which:?}: {comparison:?}").into());

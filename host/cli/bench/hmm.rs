@@ -96,7 +96,7 @@ impl Row {
     fn name(&self) -> String {
         let Measured { case: Case { states, sequences, steps }, operation, method, scan, precision, .. } =
             &self.measured;
-        let by = by(*method, *scan);
+        let by = recursion(*method, *scan);
         format!("{states}x{sequences}x{steps}, {operation}, {by}, {precision}")
     }
 }
@@ -243,7 +243,7 @@ fn write_header(out: &mut impl Write, suite: HmmSuite) -> std::io::Result<()> {
 }
 
 /// How the recursion ran, in a word.
-fn by(method: ForwardMethod, scan: bool) -> &'static str {
+fn recursion(method: ForwardMethod, scan: bool) -> &'static str {
     match (method, scan) {
         (ForwardMethod::Slices, _) => "slices",
         (ForwardMethod::Fused, true) => "scan",
@@ -254,7 +254,7 @@ fn by(method: ForwardMethod, scan: bool) -> &'static str {
 fn write_line(out: &mut impl Write, row: &Row) -> std::io::Result<()> {
     let Measured { case: Case { states, sequences, steps }, operation, method, scan, precision, times, .. } =
         &row.measured;
-    let by = by(*method, *scan);
+    let by = recursion(*method, *scan);
     write!(out, "{states:>6} {sequences:>9} {steps:>7}  {operation:<10} {by:<9} {precision:<4} ")?;
     let ours = match times {
         Times::Measured { milliseconds, least_milliseconds, growth_bytes, .. } => {

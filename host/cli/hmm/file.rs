@@ -248,7 +248,7 @@ const SCAN_NEEDS_GPU: &str = "--scan always needs a GPU: on a CPU it would only 
 
 impl Given {
     /// The same, by another method of the forward recursion.
-    pub fn by(self, method: ForwardMethod) -> Self {
+    pub fn with_method(self, method: ForwardMethod) -> Self {
         Self { method, ..self }
     }
 

@@ -63,7 +63,7 @@ impl TryFrom<Arguments> for Options {
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.source.join()?;
     let options: Options = ranks.agree(arguments.try_into())?;
-    let given = options.source.read(&ranks)?.by(options.method);
+    let given = options.source.read(&ranks)?.with_method(options.method);
     let (log_likelihoods, context) =
         given.compute(&ranks, OverPaths::Sums, |recursions| recursions.log_likelihoods())?;
     if !ranks.is_first() {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use warpkov_mdp::ask::compare::{Tolerance, compare};
-use warpkov_mdp::io::Solved;
+use warpkov_mdp::io::SolutionFile;
 
 use super::accuracy::Discount;
 use super::file::Reading;
@@ -53,7 +53,7 @@ Examples:
 
 /// Reads both solutions, compares them, prints the differences.
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
-    let (first, second) = (Solved::read(&arguments.first)?, Solved::read(&arguments.second)?);
+    let (first, second) = (SolutionFile::read(&arguments.first)?, SolutionFile::read(&arguments.second)?);
     let Arguments { policy_agreement, value_tolerance, json, model, gamma, .. } = arguments;
     let model = match &model {
         Some(file) => Some(Discount { gamma }.apply(Reading::default().read(file)?)?),

@@ -10,7 +10,7 @@ use warpkov_common::checkpoint::Checkpoints;
 use warpkov_mdp::analysis::guards::Warning;
 use warpkov_mdp::ask::select;
 use warpkov_mdp::checkpoint::Proposal;
-use warpkov_mdp::criterion::{self, Criterion, Persistence, Report, Solved, Steps, backward_kept_on, solve_kept_on};
+use warpkov_mdp::criterion::{self, Criterion, Persistence, Report, SolvedOn, Steps, backward_kept_on, solve_kept_on};
 use warpkov_mdp::model::{Mdp, NO_ACTION, Objective};
 use warpkov_mdp::plot::draw_bounds;
 use warpkov_mdp::solution::Status;
@@ -222,7 +222,7 @@ fn solve(
     criterion: &Criterion,
     options: &Options,
     common: &Common,
-) -> Result<(Solved, Option<Checkpoints>), Error> {
+) -> Result<(SolvedOn, Option<Checkpoints>), Error> {
     let observer = |comm: &dyn Communicator| solve::observer(mdp.states().into(), common.quiet || comm.rank() > 0);
     let kept = &common.checkpoints;
     let resume = |terminal: Option<&[f64]>| {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use warpkov_mdp::ask::evaluate::{Evaluation, PolicyError, bounds, value};
+use warpkov_mdp::ask::evaluate::{PolicyError, PolicyReport, bounds, value};
 use warpkov_mdp::io::read_policy;
 use warpkov_mdp::model::Mdp;
 use warpkov_mdp::solution::Status;
@@ -96,7 +96,7 @@ fn evaluate(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     })?;
     let asked = options.gap && value.status != Status::Interrupted;
     let optimal = asked.then(|| bounds(&mdp, criterion.as_ref(), &solve, &mut observe)).transpose()?;
-    let evaluation = Evaluation {
+    let evaluation = PolicyReport {
         mdp: &mdp,
         // Of a plan, the first step.
         policy: &policy[..mdp.states() as usize],

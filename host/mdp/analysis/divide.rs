@@ -106,14 +106,14 @@ pub enum GhostOrder {
 /// The states of a part: the own ones and the ghosts.
 struct Local {
     own: Range<u64>,
-    ghosts: Ghosts,
+    ghosts: GhostStates,
     /// The number of ghosts below the own states.
     below: usize,
     order: GhostOrder,
 }
 
 /// The ghosts of a part, ascending.
-enum Ghosts {
+enum GhostStates {
     /// The successors of own states.
     Halo {
         states: Vec<u64>,
@@ -151,12 +151,12 @@ impl Local {
             sum += *count;
             *count = sum;
         }
-        Ok(Self { own, ghosts: Ghosts::Halo { states: ghosts, directory, shift }, below, order })
+        Ok(Self { own, ghosts: GhostStates::Halo { states: ghosts, directory, shift }, below, order })
     }
 
     /// The same own states, and all other ones of `states` states.
     fn of_all(self, states: u64) -> Self {
-        Self { below: self.own.start as usize, ghosts: Ghosts::All(states), ..self }
+        Self { below: self.own.start as usize, ghosts: GhostStates::All(states), ..self }
     }
 
     /// The number of own states.
@@ -167,8 +167,8 @@ impl Local {
     /// The own states and the ghosts.
     fn count(&self) -> usize {
         match &self.ghosts {
-            Ghosts::Halo { states, .. } => self.len() + states.len(),
-            Ghosts::All(states) => *states as usize,
+            GhostStates::Halo { states, .. } => self.len() + states.len(),
+            GhostStates::All(states) => *states as usize,
         }
     }
 
@@ -178,12 +178,12 @@ impl Local {
             return Some((self.inside().start as u64 + (state - self.own.start)) as u32);
         }
         let ghost = match &self.ghosts {
-            Ghosts::Halo { states, directory, shift } => {
+            GhostStates::Halo { states, directory, shift } => {
                 let entry = state.checked_shr(*shift).unwrap_or_default() as usize;
                 let range = *directory.get(entry)? as usize..*directory.get(entry + 1)? as usize;
                 range.start + states[range].binary_search(&state).ok()?
             }
-            Ghosts::All(states) => (state < *states).then(|| self.among(&(state..state)).start)?,
+            GhostStates::All(states) => (state < *states).then(|| self.among(&(state..state)).start)?,
         };
         Some(self.ghost(ghost) as u32)
     }
@@ -205,8 +205,8 @@ impl Local {
     /// The positions of the ghosts among some states.
     fn among(&self, states: &Range<u64>) -> Range<usize> {
         let position = |state: u64| match &self.ghosts {
-            Ghosts::Halo { states, .. } => states.partition_point(|&ghost| ghost < state),
-            Ghosts::All(_) => (state.min(self.own.start) + state.saturating_sub(self.own.end)) as usize,
+            GhostStates::Halo { states, .. } => states.partition_point(|&ghost| ghost < state),
+            GhostStates::All(_) => (state.min(self.own.start) + state.saturating_sub(self.own.end)) as usize,
         };
         position(states.start)..position(states.end)
     }
@@ -214,8 +214,8 @@ impl Local {
     /// The ghosts at some positions, unless all other states are.
     fn halo(&self, positions: &Range<usize>) -> &[u64] {
         match &self.ghosts {
-            Ghosts::Halo { states, .. } => &states[positions.clone()],
-            Ghosts::All(_) => &[],
+            GhostStates::Halo { states, .. } => &states[positions.clone()],
+            GhostStates::All(_) => &[],
         }
     }
 

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::certificate::q_factor;
-use crate::io::Solved;
+use crate::io::SolutionFile;
 use crate::model::Mdp;
 use warpkov_common::report::{Report, write_object};
 
@@ -115,8 +115,8 @@ pub enum Mismatch {
 /// # Errors
 /// [`Mismatch`] if the solutions cannot be of the model.
 pub fn compare(
-    first: &Solved,
-    second: &Solved,
+    first: &SolutionFile,
+    second: &SolutionFile,
     tolerance: Tolerance,
     model: Option<&Mdp>,
 ) -> Result<Comparison, Mismatch> {
@@ -175,7 +175,7 @@ fn distance(a: f64, b: f64) -> f64 {
 }
 
 /// The states whose actions differ and tie, and the greatest difference of two Q-factors.
-fn ties(first: &Solved, second: &Solved, tolerance: f64, mdp: &Mdp) -> Result<(Vec<Tie>, f64), Mismatch> {
+fn ties(first: &SolutionFile, second: &SolutionFile, tolerance: f64, mdp: &Mdp) -> Result<(Vec<Tie>, f64), Mismatch> {
     let (mut ties, mut max_gap) = (Vec::new(), 0.0_f64);
     for (state, (&a, &b)) in (0..).zip(first.policy.iter().zip(&second.policy)) {
         let rows = mdp.choices().rows(state as usize);
@@ -270,10 +270,13 @@ mod tests {
 
     #[test]
     fn agreement_follows_the_rule_of_the_source() {
-        let solved =
-            |policy: Vec<u32>, value: f64| Solved { values: vec![value; policy.len()], policy, ..Solved::default() };
+        let solved = |policy: Vec<u32>, value: f64| SolutionFile {
+            values: vec![value; policy.len()],
+            policy,
+            ..SolutionFile::default()
+        };
         let first = solved(vec![0; 100], 1.0);
-        let compare = |a: &Solved, b: &Solved, tolerance| super::compare(a, b, tolerance, None).unwrap();
+        let compare = |a: &SolutionFile, b: &SolutionFile, tolerance| super::compare(a, b, tolerance, None).unwrap();
         let mut policy = vec![0; 100];
         policy[..5].fill(1);
         assert!(compare(&first, &solved(policy.clone(), 1.00009), Tolerance::default()).agree);
@@ -289,7 +292,8 @@ mod tests {
         // On an open grid without slips, right and down are equally good almost everywhere; left is not.
         let mdp = SlipGrid { width: 6, height: 5, slip: 0.0, ..SlipGrid::default() }.generate().unwrap();
         let solution = Solve::new(&mdp, &SolveOptions::default()).run().unwrap();
-        let solved = |policy: Vec<u32>| Solved { values: solution.values.clone(), policy, ..Solved::default() };
+        let solved =
+            |policy: Vec<u32>| SolutionFile { values: solution.values.clone(), policy, ..SolutionFile::default() };
         let best = |state: usize, last: bool| {
             let q = |a: &u32| q_factor(&mdp, &solution.values, mdp.choices().first(state) + *a as usize);
             let actions = 0..mdp.choices().count(state) as u32;
@@ -317,10 +321,10 @@ mod tests {
         // Solutions of other models, and plans.
         let wrong = solved(vec![9; first.policy.len()]);
         assert!(matches!(compare(&first, &wrong, tolerance, Some(&mdp)), Err(Mismatch::Action { action: 9, .. })));
-        let short = Solved { values: vec![0.0; 3], policy: vec![0; 3], ..Solved::default() };
+        let short = SolutionFile { values: vec![0.0; 3], policy: vec![0; 3], ..SolutionFile::default() };
         let refused = compare(&first, &short, tolerance, Some(&mdp));
         assert_eq!(refused, Err(Mismatch::States { solution: 3, model: first.values.len() }));
-        let plan = Solved { steps: 1, ..first.clone() };
+        let plan = SolutionFile { steps: 1, ..first.clone() };
         assert_eq!(compare(&plan, &first, tolerance, Some(&mdp)), Err(Mismatch::Plan));
     }
 }

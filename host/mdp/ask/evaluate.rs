@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::table::{NamedColumns, TableFormat, action, write_line};
 use crate::certificate::rounded_up;
-use crate::criterion::{self, Criterion, Persistence, Solved, Steps, backward_on, solve_kept_on};
+use crate::criterion::{self, Criterion, Persistence, SolvedOn, Steps, backward_on, solve_kept_on};
 use crate::error::SolveError;
 use crate::model::{ActionNames, Array, Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
 use crate::options::{Limits, Precision, SolveOptions, Target};
@@ -226,7 +226,7 @@ impl Options {
 
 /// Values between certified bounds, and a policy.
 #[derive(Clone, Debug)]
-pub struct Bounds {
+pub struct CertifiedValue {
     /// One value per state.
     pub values: Vec<f64>,
     /// Lower bound of the exact value of each state.
@@ -259,13 +259,13 @@ pub fn bounds(
     criterion: Option<&Criterion>,
     options: &Options,
     observe: &mut criterion::Observe,
-) -> Result<Bounds, criterion::Error<SolveError>> {
+) -> Result<CertifiedValue, criterion::Error<SolveError>> {
     let Some(criterion) = criterion else {
         let solve = options.discounted(mdp.gamma());
         let mut observe = |round: &Round| observe(round);
         let found = Solve::new(mdp, &solve).observed(&mut observe).run().map_err(criterion::Error::Backend)?;
         let error = found.certificate.bound.unwrap_or(f64::INFINITY);
-        return Ok(Bounds {
+        return Ok(CertifiedValue {
             lower: found.values.iter().map(|value| (value - error).next_down()).collect(),
             upper: found.values.iter().map(|value| (value + error).next_up()).collect(),
             error,
@@ -281,11 +281,11 @@ pub fn bounds(
     let accuracy = &options.accuracy;
     let solved =
         solve_kept_on(&Local::alone(), options.device, mdp, criterion, accuracy, Persistence::default(), observe)?;
-    Ok(Bounds::from_solved(solved, accuracy))
+    Ok(CertifiedValue::from_solved(solved, accuracy))
 }
 
-impl Bounds {
-    fn from_solved(solved: Solved, accuracy: &criterion::Options) -> Self {
+impl CertifiedValue {
+    fn from_solved(solved: SolvedOn, accuracy: &criterion::Options) -> Self {
         let bounded = solved.bounded;
         Self {
             values: bounded.values(),
@@ -326,12 +326,12 @@ pub fn value(
     criterion: Option<&Criterion>,
     options: &Options,
     observe: &mut criterion::Observe,
-) -> Result<Bounds, PolicyError> {
+) -> Result<CertifiedValue, PolicyError> {
     let stages: Vec<&[u32]> = stages(mdp, policy, criterion)?.collect();
     if let [_] = stages[..] {
         return Ok(bounds(&chain(mdp, policy)?, criterion, options, observe)?);
     }
-    let mut found: Option<Bounds> = None;
+    let mut found: Option<CertifiedValue> = None;
     for run in stages.chunk_by(|a, b| a == b).rev() {
         let (chain, steps) = (chain(mdp, run[0])?, run.len() as u32);
         let mut solve = |after: Option<&[f64]>| {
@@ -339,14 +339,14 @@ pub fn value(
         };
         let before = found.take();
         let mut solved = solve(before.as_ref().map(|bounds| &bounds.lower[..]))?;
-        if let Some(Bounds { upper, .. }) = &before {
+        if let Some(CertifiedValue { upper, .. }) = &before {
             let from_above = solve(Some(upper))?;
             solved.bounded.upper = from_above.bounded.upper;
             if from_above.bounded.status != Status::Solved {
                 solved.bounded.status = from_above.bounded.status;
             }
         }
-        let mut bounds = Bounds::from_solved(solved, &options.accuracy);
+        let mut bounds = CertifiedValue::from_solved(solved, &options.accuracy);
         bounds.sweeps += before.map_or(0, |bounds| bounds.sweeps);
         let interrupted = bounds.status == Status::Interrupted;
         found = Some(bounds);
@@ -367,9 +367,9 @@ pub fn plan(
     steps: u32,
     options: &Options,
     observe: &mut criterion::Observe,
-) -> Result<Bounds, criterion::Error<SolveError>> {
+) -> Result<CertifiedValue, criterion::Error<SolveError>> {
     let (solved, stages) = backward_on(&Local::alone(), options.device, mdp, steps, None, true, observe)?;
-    let mut bounds = Bounds::from_solved(solved, &options.accuracy);
+    let mut bounds = CertifiedValue::from_solved(solved, &options.accuracy);
     if let Some(Steps { policies, .. }) = stages.filter(|stages| !stages.policies.is_empty()) {
         bounds.policy = policies;
     }
@@ -377,7 +377,7 @@ pub fn plan(
 }
 
 /// The evaluation of a policy.
-pub struct Evaluation<'a> {
+pub struct PolicyReport<'a> {
     /// The model.
     pub mdp: &'a Mdp,
     /// π, one action per state; of a plan, the actions of the first step.
@@ -387,9 +387,9 @@ pub struct Evaluation<'a> {
     /// Accuracy.
     pub options: &'a Options,
     /// V^π.
-    pub value: &'a Bounds,
+    pub value: &'a CertifiedValue,
     /// V*, if the loss is asked for.
-    pub optimal: Option<&'a Bounds>,
+    pub optimal: Option<&'a CertifiedValue>,
     /// Time of the solves.
     pub elapsed: Duration,
 }
@@ -413,7 +413,7 @@ pub struct Loss {
     states: usize,
 }
 
-impl Evaluation<'_> {
+impl PolicyReport<'_> {
     /// Whether the bounds meet ε: of V^π, and of V* if it is asked for.
     #[must_use]
     pub fn converged(&self) -> bool {
@@ -487,7 +487,7 @@ pub(super) fn criterion_in_words(mdp: &Mdp, criterion: Option<&Criterion>) -> St
     }
 }
 
-impl Report for Evaluation<'_> {
+impl Report for PolicyReport<'_> {
     fn guarantee(&self) -> Option<String> {
         let error = self.value.error;
         Some(match error.is_finite() {
@@ -579,7 +579,7 @@ impl Report for Evaluation<'_> {
             _ if self.converged() => "converged",
             _ => "not converged",
         };
-        write_line(out, "Evaluation", format_args!("{outcome} after {} sweeps, {seconds:.3} s", value.sweeps))?;
+        write_line(out, "PolicyReport", format_args!("{outcome} after {} sweeps, {seconds:.3} s", value.sweeps))?;
         match value.error.is_finite() {
             true => write_line(out, "Certified", format_args!("|V − V^π| ≤ {}", rounded_up(value.error)))?,
             false => write_line(out, "Certified", "bounds from one side only for some states")?,
@@ -616,7 +616,7 @@ impl Report for Evaluation<'_> {
     }
 }
 
-impl Results for Evaluation<'_> {
+impl Results for PolicyReport<'_> {
     type Format = TableFormat;
 
     fn write_as(&self, format: TableFormat, out: &mut dyn Write) -> io::Result<()> {

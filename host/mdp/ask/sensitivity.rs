@@ -81,7 +81,7 @@ pub struct Sensitivity {
 }
 
 /// What is known at one γ.
-struct Solved {
+struct AtGamma {
     gamma: f64,
     /// Q(start, ·) times the sign of the objective, and the bound of its error.
     q: Vec<f64>,
@@ -89,7 +89,7 @@ struct Solved {
     point: Point,
 }
 
-impl Solved {
+impl AtGamma {
     /// Whether an action may be optimal: its Q-factor is within the errors of the best one.
     fn allows(&self, action: u32) -> bool {
         let best = self.q.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -114,7 +114,7 @@ struct Search<'a, 'o> {
 
 impl Search<'_, '_> {
     /// Solves for one γ, from the values of the γ before.
-    fn solve(&mut self, gamma: f64) -> Result<Solved, SolveError> {
+    fn solve(&mut self, gamma: f64) -> Result<AtGamma, SolveError> {
         let mdp = self.mdp.clone().with_gamma(gamma)?;
         let Limits { target, .. } = self.options.limits;
         let limits = Limits { tie: self.options.precision.tie_for(target, gamma), ..self.options.limits };
@@ -139,7 +139,7 @@ impl Search<'_, '_> {
         self.values = solution.values.iter().all(|value| value.is_finite()).then_some(solution.values);
         let point = Point { gamma, value: Number(value), error: Number(error), action: None, converged };
         let q = factors.q[mdp.choices().rows(state)].iter().map(|q| sign * q).collect();
-        Ok(Solved { gamma, q, error: factors.bound.unwrap_or(f64::INFINITY), point })
+        Ok(AtGamma { gamma, q, error: factors.bound.unwrap_or(f64::INFINITY), point })
     }
 }
 

@@ -125,7 +125,7 @@ pub struct Simulator<'m> {
 
 /// Statistics of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Evaluation {
+pub struct SimulationStatistics {
     /// Mean yield, or the share of paths that reach the goal.
     pub mean: Number,
     /// Lower end of the interval.
@@ -151,7 +151,7 @@ pub struct Evaluation {
     pub reached: Option<u32>,
 }
 
-impl Evaluation {
+impl SimulationStatistics {
     /// Whether `value` lies in the interval.
     #[must_use]
     pub fn holds(&self, value: f64) -> bool {
@@ -221,7 +221,7 @@ impl<'m> Simulator<'m> {
     /// Runs all paths on all cores. Once `stop` returns true, the result covers the paths before the first unfinished one;
     /// `None` if there are none.
     #[must_use]
-    pub fn evaluate(&self, stop: &(dyn Fn() -> bool + Sync)) -> Option<Evaluation> {
+    pub fn evaluate(&self, stop: &(dyn Fn() -> bool + Sync)) -> Option<SimulationStatistics> {
         /// Steps between two calls of `stop`.
         const OFTEN: u64 = 1024;
 
@@ -259,7 +259,7 @@ impl<'m> Simulator<'m> {
         self.statistics(&paths)
     }
 
-    fn statistics(&self, paths: &[(f64, u64, Ended)]) -> Option<Evaluation> {
+    fn statistics(&self, paths: &[(f64, u64, Ended)]) -> Option<SimulationStatistics> {
         let episodes = paths.len() as u32;
         let count = f64::from(episodes);
         let confidence = self.options.confidence;
@@ -300,7 +300,7 @@ impl<'m> Simulator<'m> {
             }
         };
         let has_goal = self.goal.contains(&true);
-        (episodes > 0).then_some(Evaluation {
+        (episodes > 0).then_some(SimulationStatistics {
             mean: Number(mean),
             lower: Number(lower),
             upper: Number(upper),
@@ -439,7 +439,7 @@ pub struct Simulated<'a> {
     /// The criterion; `None` for the discounted sum.
     pub criterion: Option<&'a Criterion>,
     /// The statistics.
-    pub evaluation: Evaluation,
+    pub evaluation: SimulationStatistics,
     /// Start states.
     pub starts: &'a [u32],
     /// Where the start states come from, in words.
@@ -454,7 +454,7 @@ pub struct Simulated<'a> {
 
 impl Report for Simulated<'_> {
     fn guarantee(&self) -> Option<String> {
-        let Evaluation { mean, lower, upper, confidence, .. } = self.evaluation;
+        let SimulationStatistics { mean, lower, upper, confidence, .. } = self.evaluation;
         let percent = 100.0 * confidence;
         Some(format!("Mean: {:.6}, {:.6} to {:.6} ({percent} % confidence)", mean.0, lower.0, upper.0))
     }
@@ -470,7 +470,7 @@ impl Report for Simulated<'_> {
             start_states: usize,
             seed: u64,
             #[serde(flatten)]
-            evaluation: Evaluation,
+            evaluation: SimulationStatistics,
             seconds: f64,
         }
         let record = Record {
@@ -488,8 +488,9 @@ impl Report for Simulated<'_> {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Evaluation { mean, lower, upper, confidence, episodes, horizon, steps, cut, tail, reached, .. } =
-            self.evaluation;
+        let SimulationStatistics {
+            mean, lower, upper, confidence, episodes, horizon, steps, cut, tail, reached, ..
+        } = self.evaluation;
         write_line(out, "Criterion", criterion_in_words(self.mdp, self.criterion))?;
         write_line(out, "Policy", escaped(self.policy_from))?;
         write_line(out, "Start", escaped(self.starts_from))?;

@@ -22,7 +22,7 @@ use self::parts::{Gains, Parts};
 use super::direct::gain::Gain;
 use super::direct::model::{Model, expected};
 use super::direct::{self, Big, Deepened, Halt, Numbers, Solution, Work, size};
-use super::proper::{self, Policies, Source};
+use super::proper::{self, ExactTerms, Policies};
 use super::{Bounded, Ended, Error, OPERATIONS, Session, middle, radius, signed};
 use crate::analysis::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
 use crate::analysis::quotient::{Quotient, QuotientParts, actions};
@@ -159,7 +159,7 @@ impl Average<'_> {
         let quotient = self.quotient(&pay)?;
         let component = self.component_of(&quotient);
         let stay = |state: usize, numbers: Numbers| numbers.big(pay[component[state]]);
-        let source = Source { graph, reward: &|_, _, _| (Big::ZERO, Big::ZERO), stay: &stay };
+        let source = ExactTerms { graph, reward: &|_, _, _| (Big::ZERO, Big::ZERO), stay: &stay };
         let found = proper::solve(&quotient, &source, Policies::Proper, session)?;
         session.options = options;
 

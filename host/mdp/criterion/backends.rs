@@ -177,7 +177,7 @@ impl<B: GreedySweeps<Error = SolveError>> GreedySweeps for Gathered<'_, B> {
 
 /// A solution and the device that computed it.
 #[derive(Clone, Debug)]
-pub struct Solved {
+pub struct SolvedOn {
     /// The solution.
     pub bounded: Bounded,
     /// The name of the device.
@@ -200,7 +200,7 @@ pub fn solve_on(
     criterion: &Criterion,
     options: &Options,
     observe: &mut Observe,
-) -> Result<Solved, Error<SolveError>> {
+) -> Result<SolvedOn, Error<SolveError>> {
     solve_kept_on(comm, device, mdp, criterion, options, Persistence::default(), observe)
 }
 
@@ -216,7 +216,7 @@ pub fn solve_kept_on(
     options: &Options,
     persistence: Persistence,
     observe: &mut Observe,
-) -> Result<Solved, Error<SolveError>> {
+) -> Result<SolvedOn, Error<SolveError>> {
     let clocked = Clocked::new(comm);
     let opened = Opened::new(&clocked, device, mdp, Sweeps::Unknown).map_err(|error| Error::Backend(error.into()))?;
     let bounded = solve_kept(mdp, criterion, options, &opened, persistence, &mut |round| observe(round))?;
@@ -236,7 +236,7 @@ pub fn backward_on(
     terminal: Option<&[f64]>,
     keep: bool,
     observe: &mut Observe,
-) -> Result<(Solved, Option<Steps>), Error<SolveError>> {
+) -> Result<(SolvedOn, Option<Steps>), Error<SolveError>> {
     backward_kept_on(comm, device, mdp, steps, terminal, keep, Persistence::default(), observe)
 }
 
@@ -254,7 +254,7 @@ pub fn backward_kept_on(
     keep: bool,
     persistence: Persistence,
     observe: &mut Observe,
-) -> Result<(Solved, Option<Steps>), Error<SolveError>> {
+) -> Result<(SolvedOn, Option<Steps>), Error<SolveError>> {
     let clocked = Clocked::new(comm);
     let opened =
         Opened::new(&clocked, device, mdp, Sweeps::Steps(steps)).map_err(|error| Error::Backend(error.into()))?;
@@ -311,9 +311,9 @@ impl<'c> Opened<'c> {
     }
 
     /// The solution, with the shares of all ranks.
-    fn solved(self, bounded: Bounded, clocked: &Clocked) -> Result<Solved, Error<SolveError>> {
+    fn solved(self, bounded: Bounded, clocked: &Clocked) -> Result<SolvedOn, Error<SolveError>> {
         let ranks = clocked.shares(&self.device, self.work.get());
         let ranks = ranks.map_err(|error| Error::Backend(error.into()))?;
-        Ok(Solved { bounded, device: self.device, notes: self.notes, ranks })
+        Ok(SolvedOn { bounded, device: self.device, notes: self.notes, ranks })
     }
 }

@@ -40,7 +40,7 @@ mod reach;
 mod report;
 mod total;
 
-pub use backends::{Cpu, OnDevice, Solved, backward_kept_on, backward_on, solve_kept_on, solve_on};
+pub use backends::{Cpu, OnDevice, SolvedOn, backward_kept_on, backward_on, solve_kept_on, solve_on};
 pub use horizon::{Stages, Steps, backward, backward_kept};
 pub use report::Report;
 

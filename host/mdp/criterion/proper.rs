@@ -58,7 +58,7 @@ pub(super) enum Policies {
 }
 
 /// The exact data behind a quotient.
-pub(super) struct Source<'a> {
+pub(super) struct ExactTerms<'a> {
     pub graph: &'a Graph<'a>,
     /// Reward of a row.
     pub reward: &'a Reward<'a>,
@@ -69,7 +69,7 @@ pub(super) struct Source<'a> {
 /// Solves a quotient.
 pub(super) fn solve<E: std::error::Error>(
     quotient: &Quotient,
-    source: &Source,
+    source: &ExactTerms,
     policies: Policies,
     session: &mut Session<E>,
 ) -> Result<Proper, Error<E>> {
@@ -165,7 +165,7 @@ fn greedy(mdp: &Mdp, values: &[f64]) -> Vec<usize> {
 /// Solves a quotient by elimination within a budget of `operations`.
 fn eliminate<E: std::error::Error>(
     quotient: &Quotient,
-    source: &Source,
+    source: &ExactTerms,
     attempt: &mut Attempt,
     operations: f64,
     session: &mut Session<E>,

@@ -7,7 +7,7 @@
 //! avoids the set.
 
 use super::direct::{Big, Numbers, size};
-use super::proper::{self, Policies, Source};
+use super::proper::{self, ExactTerms, Policies};
 use super::{Bounded, Error, Session, signed};
 use crate::analysis::graph::{EndComponents, Graph, NO_ROW};
 use crate::analysis::quotient::QuotientParts;
@@ -62,7 +62,7 @@ pub(super) fn solve<E: std::error::Error>(
         let magnitude = size(&reward);
         (reward, magnitude)
     };
-    let source = Source { graph, reward: &arrived, stay: &|_, _| Big::ZERO };
+    let source = ExactTerms { graph, reward: &arrived, stay: &|_, _| Big::ZERO };
     let found = proper::solve(&quotient, &source, Policies::Proper, session)?;
 
     let settled = |state: usize| if one[state] { sign } else { 0.0 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Criterion, Options, Solved};
+use super::{Criterion, Options, SolvedOn};
 use crate::analysis::guards::Warning;
 use crate::certificate::rounded_up;
 use crate::model::{Mdp, Named, Objective};
@@ -18,7 +18,7 @@ pub struct Report<'a> {
     pub(crate) mdp: &'a Mdp,
     pub(crate) criterion: &'a Criterion,
     pub(crate) options: &'a Options,
-    pub(crate) solved: &'a Solved,
+    pub(crate) solved: &'a SolvedOn,
     pub(crate) elapsed: Duration,
     /// Midpoints of the bounds.
     pub(crate) values: Vec<f64>,
@@ -92,7 +92,7 @@ impl<'a> Report<'a> {
         mdp: &'a Mdp,
         criterion: &'a Criterion,
         options: &'a Options,
-        solved: &'a Solved,
+        solved: &'a SolvedOn,
         elapsed: Duration,
     ) -> Self {
         Self { mdp, criterion, options, solved, elapsed, values: solved.bounded.values(), warnings: &[] }
@@ -186,7 +186,7 @@ impl Summary for Report<'_> {
 
     fn write_json(&self, out: &mut dyn Write, with_solution: bool) -> io::Result<()> {
         let Self { mdp, options, criterion, ref values, .. } = *self;
-        let Solved { bounded, device, notes, ranks } = self.solved;
+        let SolvedOn { bounded, device, notes, ranks } = self.solved;
         let horizon = if let Criterion::Horizon(steps) = criterion { Some(*steps) } else { None };
         let start = |state: u32| {
             let of = |values: &[f64]| Number(values[state as usize]);
@@ -242,7 +242,7 @@ impl Summary for Report<'_> {
 
     fn write_summary(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { mdp, criterion, ref values, .. } = *self;
-        let Solved { bounded, device, notes, ranks } = self.solved;
+        let SolvedOn { bounded, device, notes, ranks } = self.solved;
         let (states, actions) = (mdp.states(), mdp.choices().max());
         let objective = if mdp.objective() == Objective::Minimize { "minimize" } else { "maximize" };
         writeln!(out, "Using {device}, criterion {}, {objective}", criterion.name())?;

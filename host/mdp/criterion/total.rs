@@ -13,7 +13,7 @@
 
 use super::direct::model::expected;
 use super::direct::{Big, Numbers};
-use super::proper::{self, Policies, Source};
+use super::proper::{self, ExactTerms, Policies};
 use super::{Bounded, Error, Session, signed};
 use crate::analysis::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
 use crate::analysis::quotient::QuotientParts;
@@ -85,7 +85,7 @@ pub(super) fn solve<E: std::error::Error>(
     }
     .quotient()?;
     let earned = |row: usize, sum: &Big, numbers: Numbers| expected(mdp, row, sign, sum, numbers);
-    let source = Source { graph, reward: &earned, stay: &|_, _| Big::ZERO };
+    let source = ExactTerms { graph, reward: &earned, stay: &|_, _| Big::ZERO };
     let found = proper::solve(&quotient, &source, policies, session)?;
 
     let settled = |state: usize| if finite[state] { 0.0 } else { infinity };

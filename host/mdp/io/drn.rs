@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
 
 use super::Error;
-use super::rows::{Labels, Rows, name_of, without_ends};
+use super::rows::{Labels, RowsBuilder, name_of, without_ends};
 use crate::model::{Mdp, MdpParts};
 use warpkov_common::io::lines::{Line, Lines, Put, no_place, no_reward, real};
 
@@ -104,7 +104,7 @@ struct Body {
     header: Header,
     /// Index of the reward model to read.
     reward: usize,
-    rows: Rows,
+    rows: RowsBuilder,
     labels: BTreeMap<String, Vec<u32>>,
     /// States read so far.
     states: u32,

@@ -66,7 +66,7 @@ pub struct Model {
 /// The transitions in one of their forms.
 enum Transitions {
     Sparse(Matrix),
-    Table(Order, Dense),
+    Table(AxisOrder, Dense),
     List(Vec<Transition>),
 }
 
@@ -78,7 +78,7 @@ impl Default for Transitions {
 
 /// The order of the first two indices of a table of three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum AxisOrder {
     ActionState,
     StateAction,
 }
@@ -87,8 +87,8 @@ enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RewardOrder {
     State,
-    Pair(Order),
-    Transition(Order),
+    Pair(AxisOrder),
+    Transition(AxisOrder),
 }
 
 const P_ACTION_STATE: &str = "P[a][s][s']";
@@ -102,7 +102,7 @@ const ENDS: &str = "ends[s][a]";
 /// γ of a model without `gamma`.
 const GAMMA: f64 = 1.0;
 
-impl Order {
+impl AxisOrder {
     const fn key(self) -> &'static str {
         match self {
             Self::ActionState => P_ACTION_STATE,
@@ -122,26 +122,26 @@ impl Order {
 impl RewardOrder {
     const ALL: [Self; 5] = [
         Self::State,
-        Self::Pair(Order::StateAction),
-        Self::Pair(Order::ActionState),
-        Self::Transition(Order::ActionState),
-        Self::Transition(Order::StateAction),
+        Self::Pair(AxisOrder::StateAction),
+        Self::Pair(AxisOrder::ActionState),
+        Self::Transition(AxisOrder::ActionState),
+        Self::Transition(AxisOrder::StateAction),
     ];
 
     const fn key(self) -> &'static str {
         match self {
             Self::State => "R[s]",
-            Self::Pair(Order::StateAction) => "R[s][a]",
-            Self::Pair(Order::ActionState) => "R[a][s]",
-            Self::Transition(Order::ActionState) => "R[a][s][s']",
-            Self::Transition(Order::StateAction) => "R[s][a][s']",
+            Self::Pair(AxisOrder::StateAction) => "R[s][a]",
+            Self::Pair(AxisOrder::ActionState) => "R[a][s]",
+            Self::Transition(AxisOrder::ActionState) => "R[a][s][s']",
+            Self::Transition(AxisOrder::StateAction) => "R[s][a][s']",
         }
     }
 
     fn shape(self, states: usize, actions: usize) -> Vec<usize> {
         let pair = |order| match order {
-            Order::StateAction => [states, actions],
-            Order::ActionState => [actions, states],
+            AxisOrder::StateAction => [states, actions],
+            AxisOrder::ActionState => [actions, states],
         };
         match self {
             Self::State => vec![states],
@@ -196,8 +196,8 @@ impl Fields for Model {
             "gamma" | "discount" => self.gamma = Some(map.next_value_seed(Number::new("a number"))?),
             "objective" => self.objective = map.next_value_seed(Word(&OBJECTIVES))?,
             "P" => self.transitions = Transitions::Sparse(map.next_value_seed(Sparse { path, of_rewards: false })?),
-            P_ACTION_STATE => self.transitions = Transitions::Table(Order::ActionState, numbers(map)?),
-            P_STATE_ACTION => self.transitions = Transitions::Table(Order::StateAction, numbers(map)?),
+            P_ACTION_STATE => self.transitions = Transitions::Table(AxisOrder::ActionState, numbers(map)?),
+            P_STATE_ACTION => self.transitions = Transitions::Table(AxisOrder::StateAction, numbers(map)?),
             LIST => self.transitions = Transitions::List(map.next_value_seed(List(path))?),
             "ends" => self.ends = map.next_value_seed(Array::at(path, "a probability"))?,
             ENDS => self.ends_table = Some(numbers(map)?),
@@ -430,22 +430,27 @@ fn check_shape(key: &str, found: &[usize], expected: &[usize]) -> Result<(), Str
 }
 
 /// S, A and P of a table.
-fn of_table(order: Order, table: &Dense, states: Option<u32>, actions: Option<u32>) -> Result<(u32, u32, Csr), String> {
+fn of_table(
+    order: AxisOrder,
+    table: &Dense,
+    states: Option<u32>,
+    actions: Option<u32>,
+) -> Result<(u32, u32, Csr), String> {
     let key = order.key();
     let &[first, second, last] = &table.shape[..] else {
         return Err(format!("{key} has {} levels of arrays, expected 3", table.shape.len()));
     };
-    let reading = |order: Order| {
-        let (states, actions) = if order == Order::ActionState { (second, first) } else { (first, second) };
+    let reading = |order: AxisOrder| {
+        let (states, actions) = if order == AxisOrder::ActionState { (second, first) } else { (first, second) };
         (states == last && states > 0 && actions > 0).then_some((states, actions))
     };
     let Some((s, a)) = reading(order) else {
-        let other = if order == Order::ActionState { Order::StateAction } else { Order::ActionState };
+        let other = if order == AxisOrder::ActionState { AxisOrder::StateAction } else { AxisOrder::ActionState };
         let hint = match reading(other) {
             Some((s, a)) => format!(" (as \"{}\" it has {s} states and {a} actions)", other.key()),
             None => String::new(),
         };
-        let expected = if order == Order::ActionState { "A × S × S" } else { "S × A × S" };
+        let expected = if order == AxisOrder::ActionState { "A × S × S" } else { "S × A × S" };
         return Err(format!("{key} is of {} numbers, expected {expected}{hint}", product(&table.shape)));
     };
     let small = |count: usize| {
@@ -458,7 +463,7 @@ fn of_table(order: Order, table: &Dense, states: Option<u32>, actions: Option<u3
 }
 
 /// The nonzeros of a table of three indices, with row s·A + a.
-fn nonzeros(numbers: &[f64], order: Order, states: usize, actions: usize) -> Csr {
+fn nonzeros(numbers: &[f64], order: AxisOrder, states: usize, actions: usize) -> Csr {
     let (mut row_ptr, mut col, mut val) = (Vec::with_capacity(states * actions + 1), Vec::new(), Vec::new());
     row_ptr.push(0);
     for row in 0..states * actions {
@@ -713,12 +718,12 @@ fn readings(shape: &[usize]) -> String {
     let table = format!("found a table of {} numbers", product(shape));
     match *shape {
         [first, second, last] => {
-            let reading = |order: Order, states, actions| match states == last {
+            let reading = |order: AxisOrder, states, actions| match states == last {
                 true => format!("\"{}\" ({states} states, {actions} actions)", order.key()),
                 false => format!("\"{}\" (does not fit: {states} states and rows of {last})", order.key()),
             };
-            let by_action = reading(Order::ActionState, second, first);
-            let by_state = reading(Order::StateAction, first, second);
+            let by_action = reading(AxisOrder::ActionState, second, first);
+            let by_state = reading(AxisOrder::StateAction, first, second);
             format!("{table} without its order, expected the key {by_action} or the key {by_state}")
         }
         [_, _, _, 4] => format!(

@@ -40,7 +40,7 @@ pub use self::solution::{
     read_values, read_values_of, write_csv, write_csv_named, write_npy, write_npy_pieces, write_npy_rows,
     write_npy_together,
 };
-pub use self::solved::{ReadError, Solved};
+pub use self::solved::{ReadError, SolutionFile};
 pub use warpkov_common::io::Error;
 pub use warpkov_common::io::npy::Store;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rayon::slice::ParallelSliceMut;
 
-use super::rows::Rows;
+use super::rows::RowsBuilder;
 use crate::model::MdpParts;
 use crate::model::validate::ROW_SUM_TOLERANCE;
 use warpkov_common::io::json::nearest;
@@ -171,7 +171,7 @@ impl Outcomes {
         };
         self.outcomes.par_sort_unstable_by_key(|outcome| (outcome.state, outcome.action, outcome.next));
 
-        let mut rows = Rows::default();
+        let mut rows = RowsBuilder::default();
         for own in self.outcomes.chunk_by(|a, b| a.state == b.state) {
             for (action, row) in (0..).zip(own.chunk_by(|a, b| a.action == b.action)) {
                 let Outcome { state, action: name, place: first, .. } = row[0];

@@ -21,7 +21,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::Error;
-use super::rows::{Labels, Rows, name_of, state_reward, without_ends};
+use super::rows::{Labels, RowsBuilder, name_of, state_reward, without_ends};
 use crate::model::{Mdp, MdpParts};
 use warpkov_common::io::BUFFER;
 use warpkov_common::io::input::{self, Input, plain_name};
@@ -119,7 +119,7 @@ fn head<R: Read>(lines: &mut Lines<R>) -> Result<Head, Error> {
 
 fn transitions<R: Read>(lines: &mut Lines<R>, head: &Head) -> Result<MdpParts, Error> {
     let limit = head.counts.map_or(u32::MAX, |counts| counts[0].try_into().unwrap_or(u32::MAX));
-    let (mut rows, mut states, mut count) = (Rows::default(), 0, 0);
+    let (mut rows, mut states, mut count) = (RowsBuilder::default(), 0, 0);
     while let Some(mut line) = lines.next()? {
         let (state, choice, successor) = key(&mut line, head, limit)?;
         let prob = line.word();
@@ -333,8 +333,8 @@ fn state_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &MdpParts) -> 
     Ok(earned)
 }
 
-fn transition_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &MdpParts) -> Result<Rows, Error> {
-    let mut rows = Rows::default();
+fn transition_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &MdpParts) -> Result<RowsBuilder, Error> {
+    let mut rows = RowsBuilder::default();
     let counts = [mdp.states.into(), mdp.transitions.rows() as u64];
     rewards(lines, head, if head.choices { &counts } else { &counts[..1] }, |line| {
         let (state, choice, successor) = key(line, head, mdp.states)?;

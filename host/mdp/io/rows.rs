@@ -11,7 +11,7 @@ use crate::model::{ActionNames, Array, Choices, Csr, Mdp, MdpParts};
 /// Input in ascending order, the common case, costs no sort. Parts of one row are joined. Duplicate successors of a row
 /// are merged: their probabilities add up, and their reward becomes the mean weighted by probability.
 #[derive(Default)]
-pub struct Rows {
+pub struct RowsBuilder {
     /// State and action of each part of a row.
     keys: Vec<(u32, u32)>,
     /// First entry of each part.
@@ -38,7 +38,7 @@ pub struct Gap {
     found: u32,
 }
 
-impl Rows {
+impl RowsBuilder {
     /// Begins a part of a row and returns true, unless the last part already has this state and action.
     #[inline]
     pub fn begin(&mut self, state: u32, action: u32) -> bool {

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::table::{Table, write_field};
-use super::{Error, Solved};
+use super::{Error, SolutionFile};
 use crate::model::NO_ACTION;
 use crate::model::whole::Named;
 use warpkov_common::io::BUFFER;
@@ -127,8 +127,8 @@ pub fn read_values(path: &Path) -> Result<Vec<f64>, Error> {
         let text = input.read_text().map_err(of_file(file.clone()))?;
         match text.trim_ascii_start().as_bytes() {
             [b'[' | b'{', ..] => parse_json(&text, &file)?,
-            _ if text.lines().any(|line| line.starts_with(Solved::VALUES)) => {
-                Solved::parse(&text, file.clone()).map_err(|error| error.in_file(&file))?.values
+            _ if text.lines().any(|line| line.starts_with(SolutionFile::VALUES)) => {
+                SolutionFile::parse(&text, file.clone()).map_err(|error| error.in_file(&file))?.values
             }
             _ => parse_csv(&text, &file)?,
         }

@@ -18,7 +18,7 @@ pub(super) const ACTIONS: &str = "Optimal policy:";
 
 /// V and π read from a file; those of a plan are one step behind the other.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Solved {
+pub struct SolutionFile {
     /// π, one action per state; [`NO_ACTION`] in terminal states.
     pub policy: Vec<u32>,
     /// V, one entry per state.
@@ -74,7 +74,7 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-impl From<Json> for Solved {
+impl From<Json> for SolutionFile {
     fn from(Json { policy, values }: Json) -> Self {
         let steps = if let Steps::Several(steps) = &values { steps.len() } else { 0 };
         let policy = policy.entries().into_iter().map(|action| action.unwrap_or(NO_ACTION)).collect();
@@ -149,7 +149,7 @@ impl ReadError {
     }
 }
 
-impl Solved {
+impl SolutionFile {
     /// Reads the solution in `path`: JSON, CSV, text, or NumPy's array of values with that of actions beside it.
     ///
     /// # Errors
@@ -268,8 +268,8 @@ pub(super) fn entries<T>(
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Solved, ReadError> {
-        Solved::parse(text, "x".into())
+    fn parse(text: &str) -> Result<SolutionFile, ReadError> {
+        SolutionFile::parse(text, "x".into())
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
 use super::Error;
-use super::rows::{Rows, without_ends};
+use super::rows::{RowsBuilder, without_ends};
 use crate::model::{Mdp, MdpParts};
 use warpkov_common::io::lines::{Line, Lines, Put};
 
@@ -19,7 +19,7 @@ pub const GAMMA: f64 = 0.9;
 /// Builds a model from states, actions and outcomes in file order. The XML reader uses it, too.
 #[derive(Default)]
 pub struct Domain {
-    rows: Rows,
+    rows: RowsBuilder,
     /// All states so far once they come out of order; empty until then.
     ids: Vec<u32>,
     /// Number of states so far.

@@ -27,7 +27,7 @@ use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
 use super::Error;
-use super::rows::{Rows, without_ends};
+use super::rows::{RowsBuilder, without_ends};
 use crate::model::{ActionNames, Mdp, MdpParts};
 use warpkov_common::io::BUFFER;
 use warpkov_common::io::binary::{self, Element, Encoding, Kind, invalid, of_file, within};
@@ -269,7 +269,7 @@ impl Archive {
         }
         let names = self.names(actions, choices)?;
 
-        let mut rows = Rows::default();
+        let mut rows = RowsBuilder::default();
         let ordered = choice_branches.windows(2).all(|own| {
             let own = &targets[own[0] as usize..own[1] as usize];
             own.windows(2).all(|pair| pair[0] < pair[1])

@@ -25,7 +25,7 @@ const BLOCK: u64 = 256;
 
 /// The rows of some states, one after another.
 #[derive(Default)]
-struct Rows {
+struct RowBlock {
     col: Vec<u32>,
     val: Vec<f64>,
     /// Entries of each row.
@@ -57,7 +57,7 @@ fn action<M: Outcomes>(
     (valid && (sum - 1.0).abs() <= SUM_TOLERANCE).then_some(reward)
 }
 
-impl Rows {
+impl RowBlock {
     /// The rows of `states`: successors ascending, each once. An error is a state that is not valid.
     fn new<M: Outcomes>(model: &M, table: &Vec<f64>, states: Range<u64>) -> Result<Self, u64> {
         let (mut rows, mut successors) = (Self::default(), Vec::new());
@@ -91,7 +91,7 @@ impl Rows {
 }
 
 /// All elements of `part` of all blocks, in order.
-fn concat<T: Copy + Default + Send + Sync>(blocks: &[Rows], part: impl Fn(&Rows) -> &[T]) -> Vec<T> {
+fn concat<T: Copy + Default + Send + Sync>(blocks: &[RowBlock], part: impl Fn(&RowBlock) -> &[T]) -> Vec<T> {
     let mut all = vec![T::default(); blocks.iter().map(|block| part(block).len()).sum()];
     let (mut rest, mut targets) = (&mut all[..], Vec::with_capacity(blocks.len()));
     for block in blocks {
@@ -124,9 +124,9 @@ pub fn sparse<M: Outcomes + Sync>(model: &M) -> Result<Mdp, SolveError> {
         return Err(SolveError::Model(format!("a sparse model has at most {MOST_STATES} states, found {states}")));
     }
     let table = model.table();
-    let of_block = |block: u64| Rows::new(model, &table, block * BLOCK..states.min((block + 1) * BLOCK));
+    let of_block = |block: u64| RowBlock::new(model, &table, block * BLOCK..states.min((block + 1) * BLOCK));
     let blocks: Vec<_> = (0..states.div_ceil(BLOCK)).into_par_iter().map(of_block).collect();
-    let blocks: Result<Vec<Rows>, u64> = blocks.into_iter().collect();
+    let blocks: Result<Vec<RowBlock>, u64> = blocks.into_iter().collect();
     let blocks = blocks.map_err(|state| SolveError::Model(why_wrong(model, &table, state)))?;
     let mut ends = concat(&blocks, |rows| &rows.ends);
     if ends.iter().all(|&end| end == 0.0) {
@@ -302,7 +302,7 @@ impl Cost {
             let stride = (states / round).max(1);
             let of_state = |at: u64| {
                 let state = (at * stride + made) % states;
-                Rows::new(model, &table, state..state + 1).map_or(0, |rows| rows.col.len())
+                RowBlock::new(model, &table, state..state + 1).map_or(0, |rows| rows.col.len())
             };
             transitions += (0..round).into_par_iter().map(of_state).sum::<usize>();
             (made, round) = (made + round, 2 * round);

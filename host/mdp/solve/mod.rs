@@ -39,13 +39,13 @@ use crate::team::Team;
 
 /// A discounted model to solve, γ < 1, and how.
 pub struct Solve<'a> {
-    model: Source<'a>,
+    model: OnRanks<'a>,
     options: &'a SolveOptions,
     session: Session<'a>,
 }
 
 /// What the ranks have of a model.
-enum Source<'a> {
+enum OnRanks<'a> {
     /// Every rank all of it.
     All(&'a Mdp),
     /// Each rank reads its part.
@@ -57,7 +57,7 @@ impl<'a> Solve<'a> {
     /// the other ranks none.
     #[must_use]
     pub fn new(mdp: &'a Mdp, options: &'a SolveOptions) -> Self {
-        Self { model: Source::All(mdp), options, session: Session::default() }
+        Self { model: OnRanks::All(mdp), options, session: Session::default() }
     }
 
     /// A model of which each rank reads, solves and returns a part: contiguous states, in the order of the model, of about equal work.
@@ -65,7 +65,7 @@ impl<'a> Solve<'a> {
     /// states, from number [`first`](Solution::first).
     #[must_use]
     pub fn in_parts(whole: &'a dyn Whole, options: &'a SolveOptions) -> Self {
-        Self { model: Source::Parts(whole), options, session: Session::default() }
+        Self { model: OnRanks::Parts(whole), options, session: Session::default() }
     }
 
     /// Sets where the solve starts, who observes it, and where its checkpoints go.
@@ -100,8 +100,8 @@ impl<'a> Solve<'a> {
     pub fn run_on(self, comm: &dyn Communicator) -> Result<Solution, SolveError> {
         let Self { model, options, session } = self;
         let whole: &dyn Whole = match model {
-            Source::All(mdp) => mdp,
-            Source::Parts(whole) => whole,
+            OnRanks::All(mdp) => mdp,
+            OnRanks::Parts(whole) => whole,
         };
         if let Initial::Values(values) = session.initial
             && values.len() as u64 != whole.states()
@@ -112,9 +112,9 @@ impl<'a> Solve<'a> {
             return Err(SolveError::Undiscounted);
         }
         session.run(comm, whole, options, |options, start, initial, watch| match model {
-            Source::Parts(whole) => solve_parts(comm, whole, None, initial, start, options, watch),
-            Source::All(mdp) if comm.size() > 1 => solve_shared(comm, mdp, initial, start, options, watch),
-            Source::All(mdp) => {
+            OnRanks::Parts(whole) => solve_parts(comm, whole, None, initial, start, options, watch),
+            OnRanks::All(mdp) if comm.size() > 1 => solve_shared(comm, mdp, initial, start, options, watch),
+            OnRanks::All(mdp) => {
                 let values = agreed(initial(0..mdp.states().into()), comm)?;
                 solve_alone(mdp, Start { values: values.as_deref(), ..start }, options, watch)
             }

@@ -16,7 +16,7 @@ use crate::backends::refine::Refined;
 use crate::baselines::{Baseline, Sequential};
 use crate::error::SolveError;
 use crate::model::Mdp;
-use crate::options::{Method, Places, Precision, SolveOptions, Storage};
+use crate::options::{Method, Precision, RunsOn, SolveOptions, Storage};
 use crate::solution::Phases;
 use crate::team::Team;
 use warpkov_runtime::choose::{Decision, DeviceChoice};
@@ -153,7 +153,7 @@ impl<'m> Placement<'m> {
     /// Finds the device that the options name, or the cheapest one by the features.
     fn find(&mut self, features: Option<&Features>) -> Result<(), SolveError> {
         let (mdp, options) = (self.mdp, &self.options);
-        let places = options.method.map_or(Places { cpu: true, gpu: true }, Method::places);
+        let places = options.method.map_or(RunsOn { cpu: true, gpu: true }, Method::places);
         if let Some(method) = options.method {
             let unsupported = |instead| Err(SolveError::Unsupported { method, device: options.device, instead });
             match options.device {
@@ -259,14 +259,14 @@ fn on_cpu<'m, T: Precise>(
     Ok(match method {
         Method::Serial => Dynamic::policies(cpu::Serial::<T>::new(mdp)),
         Method::Sequential => Dynamic::values(Sequential::<T>::new(mdp)),
-        Method::Values => Dynamic::values(engine(cpu::Order::Jacobi)),
-        Method::GaussSeidel => Dynamic::values(engine(cpu::Order::BLOCKS)),
-        Method::Modified => Dynamic::modified(engine(cpu::Order::Jacobi)),
+        Method::Values => Dynamic::values(engine(cpu::BackupOrder::Jacobi)),
+        Method::GaussSeidel => Dynamic::values(engine(cpu::BackupOrder::BLOCKS)),
+        Method::Modified => Dynamic::modified(engine(cpu::BackupOrder::Jacobi)),
         Method::Krylov => {
-            let engine = cpu::Engine::in_team(mdp, with(cpu::Order::Jacobi), team.clone());
+            let engine = cpu::Engine::in_team(mdp, with(cpu::BackupOrder::Jacobi), team.clone());
             Dynamic::policies(Krylov::new(cpu::System::new(engine), Scale::new(mdp, team)?)?)
         }
-        _ if team.part().is_some() => Dynamic::policies(engine(cpu::Order::Jacobi)),
+        _ if team.part().is_some() => Dynamic::policies(engine(cpu::BackupOrder::Jacobi)),
         _ => Dynamic::policies(cpu::Parallel::<T>::new(mdp)),
     })
 }
@@ -278,7 +278,7 @@ fn refined_on_cpu<'m>(mdp: &'m Mdp, team: &Team<'m>, options: &SolveOptions) -> 
         Some(Storage::Rows | Storage::Slices) => cpu::Storage::Plain,
         Some(storage @ Storage::Patterns) => return Err(SolveError::Shared(storage)),
     };
-    let order = cpu::Order::Jacobi;
+    let order = cpu::BackupOrder::Jacobi;
     // Corrections end by the fall of their changes, which local sweeps do not assure.
     let engine_options = cpu::EngineOptions { storage, order, skip: options.skip, local_sweeps: 1 };
     let engine = cpu::Engine::<f32>::in_team(mdp, engine_options, team.clone());

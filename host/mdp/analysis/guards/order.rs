@@ -26,13 +26,13 @@ const SAMPLE: usize = 8192;
 
 /// Rows of a model under both orders.
 #[derive(Clone, Copy)]
-struct Rows<'m> {
+struct RowsInOrder<'m> {
     mdp: &'m Mdp,
     states: usize,
     actions: usize,
 }
 
-impl Rows<'_> {
+impl RowsInOrder<'_> {
     /// The row of a state and an action, in the order that is read or in the other one.
     fn at(self, state: usize, action: usize, other: bool) -> usize {
         if other { action * self.states + state } else { state * self.actions + action }
@@ -48,7 +48,7 @@ impl Rows<'_> {
 #[must_use]
 pub fn looks_action_major(mdp: &Mdp) -> bool {
     let Some(actions) = uniform(mdp).filter(|&actions| actions > 1) else { return false };
-    let rows = Rows { mdp, states: mdp.states() as usize, actions };
+    let rows = RowsInOrder { mdp, states: mdp.states() as usize, actions };
     if rows.states < 3 {
         return false;
     }
@@ -80,8 +80,8 @@ struct Gain {
     stays_other: f64,
 }
 
-fn gain(rows: Rows) -> Option<Gain> {
-    let Rows { mdp, states, actions } = rows;
+fn gain(rows: RowsInOrder) -> Option<Gain> {
+    let RowsInOrder { mdp, states, actions } = rows;
     let (mut sum, mut squares, mut own, mut own_other) = (0.0, 0.0, 0, 0);
     let mut of_action = vec![(0.0, 0_u32); actions];
     let sample = sample(rows.count(), 0);
@@ -120,8 +120,8 @@ fn nearest(successors: &[u32], state: usize) -> Option<usize> {
 
 /// The share of neighbouring states whose rows of one action are alike, plus the share of neighbouring actions of a state
 /// whose rows differ.
-fn likeness(rows: Rows, other: bool) -> f64 {
-    let Rows { mdp, states, actions } = rows;
+fn likeness(rows: RowsInOrder, other: bool) -> f64 {
+    let RowsInOrder { mdp, states, actions } = rows;
     let row = |state: usize, action: usize| mdp.transitions().row(rows.at(state, action, other));
     let alike = |&pair: &usize| {
         let (state, action) = (pair / actions, pair % actions);
@@ -173,8 +173,8 @@ struct Spread {
 }
 
 impl Spread {
-    fn new(rows: Rows, states: usize, other: bool) -> Self {
-        let Rows { mdp, actions, .. } = rows;
+    fn new(rows: RowsInOrder, states: usize, other: bool) -> Self {
+        let RowsInOrder { mdp, actions, .. } = rows;
         let reward = |state: usize, action: usize| mdp.action_reward(rows.at(state, action, other));
         let of_state = |s: usize| (0..actions).map(|a| reward(s, a)).sum::<f64>() / actions as f64;
         let of_action = |a: usize| (0..states).map(|s| reward(s, a)).sum::<f64>() / states as f64;
@@ -193,7 +193,7 @@ impl Spread {
 #[must_use]
 pub fn rewards_look_action_major(mdp: &Mdp) -> bool {
     let Some(actions) = uniform(mdp).filter(|&actions| actions > 1) else { return false };
-    let rows = Rows { mdp, states: mdp.states() as usize, actions };
+    let rows = RowsInOrder { mdp, states: mdp.states() as usize, actions };
     let states = rows.states.min(SAMPLE / actions);
     let earned = (0..states * actions).map(|row| mdp.action_reward(row));
     // Few rewards may be anywhere.

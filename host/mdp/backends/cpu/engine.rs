@@ -5,19 +5,19 @@ use std::ops::Range;
 use rayon::prelude::*;
 use warpkov_common::parallel;
 
-use super::layout::{self, BLOCK, Change, Layout, Storage};
+use super::layout::{self, BLOCK, Change, Storable, Storage};
 use crate::backend::{
     Backups, Correct, Evaluate, Evaluation, GreedySweeps, InRound, Modify, SWEEPS_PER_ROUND, State, Stop,
 };
 use crate::model::{Mdp, NO_ACTION, Part};
-use crate::team::{Ghosts, Team};
+use crate::team::{GhostsOnTheirWay, Team};
 use warpkov_common::interrupt;
 use warpkov_runtime::Precise;
 use warpkov_runtime::comm::Error;
 
 /// Order of the backups in a greedy sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum BackupOrder {
     /// Every state sees the values before the sweep.
     #[default]
     Jacobi,
@@ -30,7 +30,7 @@ pub enum Order {
     },
 }
 
-impl Order {
+impl BackupOrder {
     /// Gauss-Seidel on all cores. The result does not depend on the number of cores.
     pub const BLOCKS: Self = Self::GaussSeidel { block: 16 * BLOCK };
 }
@@ -42,7 +42,7 @@ pub struct EngineOptions {
     pub storage: Storage,
     /// Order of the backups in a greedy sweep.
     ///
-    pub order: Order,
+    pub order: BackupOrder,
     /// Whether to skip blocks none of whose successors changed, in any bit, in the previous sweep; their values cannot
     /// change.
     pub skip: bool,
@@ -52,7 +52,7 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { storage: Storage::Auto, order: Order::Jacobi, skip: true, local_sweeps: 1 }
+        Self { storage: Storage::Auto, order: BackupOrder::Jacobi, skip: true, local_sweeps: 1 }
     }
 }
 
@@ -60,12 +60,12 @@ impl Default for EngineOptions {
 pub struct Engine<'m, T: Precise> {
     model: &'m Mdp,
     team: Team<'m>,
-    order: Order,
+    order: BackupOrder,
     /// Greedy Jacobi sweeps for each exchange of ghosts.
     local_sweeps: u32,
-    layout: Box<dyn Layout<T> + 'm>,
+    layout: Box<dyn Storable<T> + 'm>,
     /// P^π and r^π of the current policy, built on demand.
-    projected: Option<Box<dyn Layout<T>>>,
+    projected: Option<Box<dyn Storable<T>>>,
     values: Iterates<T>,
     policy: Vec<u32>,
     /// Whether `policy` is older than the last greedy sweep. The current policy is greedy with respect to the values
@@ -100,7 +100,7 @@ impl<T: Precise> Iterates<T> {
 
     /// Runs one sweep. Afterwards `old` holds the new values and `new` the previous ones. Blocks at the border wait for
     /// the ghosts, which arrive while the others are swept.
-    fn sweep(&mut self, layout: &dyn Layout<T>, team: &Team) -> Result<Change, Error> {
+    fn sweep(&mut self, layout: &dyn Storable<T>, team: &Team) -> Result<Change, Error> {
         let ghosts = team.send(&self.old)?;
         let waits = |block: usize| self.at_border.get(block).is_some_and(|&waits| waits);
         let (inside, border): (Vec<_>, Vec<_>) =
@@ -152,7 +152,7 @@ impl<T: Precise> Iterates<T> {
     /// Runs one Gauss-Seidel sweep in blocks of `size` states.
     fn sweep_in_place(
         &mut self,
-        layout: &dyn Layout<T>,
+        layout: &dyn Storable<T>,
         team: &Team,
         size: usize,
         backward: bool,
@@ -170,7 +170,7 @@ impl<T: Precise> Iterates<T> {
 }
 
 /// Puts received values in place of the ghosts, and marks the blocks of those that changed.
-fn take<T: Precise>(ghosts: Ghosts, values: &mut [T], changed: &mut [bool]) -> Result<(), Error> {
+fn take<T: Precise>(ghosts: GhostsOnTheirWay, values: &mut [T], changed: &mut [bool]) -> Result<(), Error> {
     ghosts.receive(|first, ghosts: &[T]| {
         for (state, &ghost) in (first..).zip(ghosts) {
             changed[state / BLOCK] |= ghost.to_f64().to_bits() != values[state].to_f64().to_bits();
@@ -258,7 +258,7 @@ impl<'m, T: Precise> Engine<'m, T> {
     }
 
     /// Improves `policy` greedily with respect to `v`; returns the number of changed actions.
-    fn improve_for(layout: &dyn Layout<T>, v: &[T], policy: &mut [u32], tie: f64) -> u64 {
+    fn improve_for(layout: &dyn Storable<T>, v: &[T], policy: &mut [u32], tie: f64) -> u64 {
         let blocks = policy.par_chunks_mut(BLOCK).enumerate();
         blocks.map(|(block, policy)| layout.improve(block * BLOCK, v, policy, tie)).sum()
     }
@@ -294,7 +294,7 @@ impl<'m, T: Precise> Engine<'m, T> {
     }
 
     /// γP^π as a layout without rewards, and r^π.
-    pub(super) fn system(&mut self) -> (Box<dyn Layout<T>>, Vec<T>) {
+    pub(super) fn system(&mut self) -> (Box<dyn Storable<T>>, Vec<T>) {
         self.update_policy();
         let nothing = vec![T::ZERO; self.states()];
         let mut reward = nothing.clone();
@@ -399,7 +399,7 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
         let is_cut = max_sweeps < self.sweeps_per_round();
         loop {
             let mut only_measures = false;
-            if let Order::GaussSeidel { block } = self.order {
+            if let BackupOrder::GaussSeidel { block } = self.order {
                 only_measures = is_cut;
                 while sweeps + 1 < max_sweeps {
                     let Self { layout, values, team, .. } = self;
@@ -418,7 +418,7 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
             // No state has actions.
             let Change { least, greatest, any } = if change.least > change.greatest { Change::ZERO } else { change };
             let met = stop.is_met(least, greatest);
-            if let (Order::GaussSeidel { .. }, true, false) = (self.order, only_measures, met) {
+            if let (BackupOrder::GaussSeidel { .. }, true, false) = (self.order, only_measures, met) {
                 self.values.undo();
                 self.in_round = InRound { sweeps: before + sweeps, backward, trial, ..self.in_round };
                 return Ok(Backups { sweeps: sweeps + 1, least, greatest, fixed: !any });
@@ -426,7 +426,7 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
             sweeps += 1;
             trial /= 4.0;
             if sweeps >= max_sweeps || !any || met || stopped {
-                if let Order::GaussSeidel { .. } = self.order {
+                if let BackupOrder::GaussSeidel { .. } = self.order {
                     if any && !met && (is_cut || sweeps < max_sweeps) {
                         self.in_round = InRound { sweeps: before + sweeps, backward, trial, ..self.in_round };
                     } else {
@@ -451,7 +451,7 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
     }
 
     fn non_monotone_unit(&self) -> Option<f64> {
-        (self.order != Order::Jacobi || self.local_sweeps > 1).then_some(T::UNIT)
+        (self.order != BackupOrder::Jacobi || self.local_sweeps > 1).then_some(T::UNIT)
     }
 }
 

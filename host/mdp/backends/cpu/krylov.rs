@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use warpkov_common::parallel;
 
 use super::engine::Engine;
-use super::layout::{BLOCK, Layout};
+use super::layout::{BLOCK, Storable};
 use crate::backend::{Backups, Evaluate, Evaluation, GreedySweeps, State, Stop};
 use crate::backends::krylov::Linear;
 use crate::team::Team;
@@ -32,10 +32,10 @@ const SHARED: usize = 8 * BLOCK;
 pub struct System<'m> {
     engine: Engine<'m, f64>,
     /// γP^π without rewards.
-    matrix: Option<Box<dyn Layout<f64>>>,
+    matrix: Option<Box<dyn Storable<f64>>>,
     reward: Vec<f64>,
     finest: Level,
-    coarser: Vec<(Box<dyn Layout<f64>>, Level)>,
+    coarser: Vec<(Box<dyn Storable<f64>>, Level)>,
     dense: Option<Dense>,
     /// Whether a stop was requested, on any rank, before the last reduction.
     stopped: bool,
@@ -63,7 +63,7 @@ struct Dense {
 }
 
 impl Dense {
-    fn new(matrix: &dyn Layout<f64>, size: usize) -> Self {
+    fn new(matrix: &dyn Storable<f64>, size: usize) -> Self {
         let mut factors = vec![0.0; size * size];
         let (mut unit, mut image) = (vec![0.0; size], vec![0.0; size]);
         for column in 0..size {
@@ -101,14 +101,14 @@ impl Dense {
 
 impl Level {
     /// Computes the DILU weights of `matrix`, which has `states` states.
-    fn prepare(&mut self, matrix: &dyn Layout<f64>, states: usize) {
+    fn prepare(&mut self, matrix: &dyn Storable<f64>, states: usize) {
         self.weight.resize(states, 0.0);
         let blocks = self.weight.par_chunks_mut(PRECONDITIONED).enumerate();
         blocks.for_each(|(block, weight)| matrix.factor(block * PRECONDITIONED, weight));
     }
 
     /// Applies DILU to each block of states separately.
-    fn smooth(matrix: &dyn Layout<f64>, weight: &[f64], x: &[f64], y: &mut [f64]) {
+    fn smooth(matrix: &dyn Storable<f64>, weight: &[f64], x: &[f64], y: &mut [f64]) {
         let blocks = x.par_chunks(PRECONDITIONED).zip(weight.par_chunks(PRECONDITIONED));
         let blocks = y.par_chunks_mut(PRECONDITIONED).zip(blocks).enumerate();
         blocks.for_each(|(block, (y, (x, weight)))| matrix.precondition(block * PRECONDITIONED, weight, x, y));
@@ -129,8 +129,8 @@ impl Level {
     /// `y` ← M⁻¹`x` with M ≈ I − `matrix`: one solve on the coarser levels, if any, then DILU on the remainder.
     fn cycle(
         &mut self,
-        matrix: &dyn Layout<f64>,
-        coarser: &mut [(Box<dyn Layout<f64>>, Self)],
+        matrix: &dyn Storable<f64>,
+        coarser: &mut [(Box<dyn Storable<f64>>, Self)],
         dense: Option<&Dense>,
         x: &[f64],
         y: &mut [f64],
@@ -177,7 +177,7 @@ impl<'m> System<'m> {
     }
 
     /// Builds the levels of the preconditioner for a policy.
-    fn prepare_levels(&mut self, matrix: &dyn Layout<f64>) {
+    fn prepare_levels(&mut self, matrix: &dyn Storable<f64>) {
         let Self { finest, coarser, dense, .. } = self;
         let known = !finest.weight.is_empty();
         finest.prepare(matrix, finest.has_actions.len());

@@ -6,7 +6,7 @@ mod krylov;
 mod layout;
 mod policy;
 
-pub use engine::{Engine, EngineOptions, Order};
+pub use engine::{BackupOrder, Engine, EngineOptions};
 pub use krylov::System;
 pub use layout::Storage;
 pub use policy::{Parallel, Serial};

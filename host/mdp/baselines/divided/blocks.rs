@@ -9,7 +9,7 @@ use warpkov_kernels::mdp::block_divided::{BlocksArgs, sweep_actions, sweep_block
 use warpkov_kernels::mdp::model::IteratesArgs;
 
 use super::Extremes;
-use super::layout::{Division, Layout};
+use super::layout::{DividedModel, Division};
 use crate::backend::{Backups, GreedySweeps, SWEEPS_PER_ROUND, State, Stop};
 use crate::certificate::greedy;
 use crate::model::Mdp;
@@ -33,7 +33,7 @@ struct Blocks<T: Precise, O: Offset> {
 }
 
 impl<T: Precise, O: Offset> Blocks<T, O> {
-    fn upload(device: &AnyDevice, layout: &Layout<T, O>, resident: u32, gamma: f64) -> Result<Self, DeviceError> {
+    fn upload(device: &AnyDevice, layout: &DividedModel<T, O>, resident: u32, gamma: f64) -> Result<Self, DeviceError> {
         Ok(Self {
             gamma,
             stride: layout.stride,
@@ -91,7 +91,7 @@ impl<'d, T: Precise, O: Offset> BlockIteration<'d, T, O> {
     /// # Errors
     /// Errors of the device.
     pub fn new(device: &'d AnyDevice, model: &'d Mdp, division: &'d Division) -> Result<Self, DeviceError> {
-        let layout: Layout<T, O> = division.layout(model);
+        let layout: DividedModel<T, O> = division.layout(model);
         let places = layout.actions.len();
         let BlockDivided { width, height, by_action, .. } = division.parameters;
         let threads = match by_action {

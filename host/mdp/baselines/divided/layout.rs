@@ -349,7 +349,7 @@ impl Division {
     }
 
     /// Lays the model out for the block kernels.
-    pub(super) fn layout<T: Precise, O: Offset>(&self, model: &Mdp) -> Layout<T, O> {
+    pub(super) fn layout<T: Precise, O: Offset>(&self, model: &Mdp) -> DividedModel<T, O> {
         let Self { buffers, .. } = self;
         let resident = self.resident();
         let place = |block: u32, successor: u32| {
@@ -366,7 +366,7 @@ impl Division {
         let (rows, entries) = self.stored();
         let (prob, reward) = (T::rounded(model.transitions().val()), model.expected_rewards());
         let reward = T::rounded(&reward);
-        let mut layout = Layout {
+        let mut layout = DividedModel {
             actions: vec![0; self.states.len()],
             first_row: vec![O::ZERO; self.states.len()],
             first_entry: vec![O::ZERO; self.states.len()],
@@ -438,7 +438,7 @@ impl Division {
 }
 
 /// The model layout of the kernels in `block_divided`.
-pub(super) struct Layout<T, O> {
+pub(super) struct DividedModel<T, O> {
     pub actions: Vec<u32>,
     pub first_row: Vec<O>,
     pub first_entry: Vec<O>,

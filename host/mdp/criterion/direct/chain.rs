@@ -19,7 +19,7 @@ use super::model::Row;
 use super::{Big, ENTRIES, Halt, Numbers, Work};
 
 /// Expected total reward and expected number of steps of a policy, from each state.
-pub(in crate::criterion) struct Evaluation {
+pub(in crate::criterion) struct TotalAndSteps {
     pub values: Vec<Big>,
     pub steps: Vec<Big>,
 }
@@ -57,7 +57,7 @@ pub(in crate::criterion) fn evaluate(
     absorbing: impl Fn(usize) -> bool,
     numbers: Numbers,
     work: &mut Work,
-) -> Result<Evaluation, Halt> {
+) -> Result<TotalAndSteps, Halt> {
     let mut elimination = Elimination::new(rows, &absorbing);
     work.spend(elimination.entries + rows.len(), numbers)?;
     let mut left: BinaryHeap<Reverse<(usize, usize)>> =
@@ -156,7 +156,7 @@ impl Elimination {
         eliminated: Vec<Eliminated>,
         numbers: Numbers,
         work: &mut Work,
-    ) -> Result<Evaluation, Halt> {
+    ) -> Result<TotalAndSteps, Halt> {
         let mut values = vec![Big::ZERO; self.equations.len()];
         let mut steps = values.clone();
         for Eliminated { state, to, total } in eliminated.into_iter().rev() {
@@ -167,6 +167,6 @@ impl Elimination {
             let equation = &self.equations[state];
             (values[state], steps[state]) = (known(&equation.value, &values), known(&equation.steps, &steps));
         }
-        Ok(Evaluation { values, steps })
+        Ok(TotalAndSteps { values, steps })
     }
 }

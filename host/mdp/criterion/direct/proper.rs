@@ -6,7 +6,7 @@
 //! expected steps over rows as good as the best. V + κw is an upper bound if no row has an advantage above κ times its
 //! fall of w. These are the conditions of [`proper`](super::super::proper) with more bits.
 
-use super::chain::{Evaluation, evaluate};
+use super::chain::{TotalAndSteps, evaluate};
 use super::model::Model;
 use super::{Big, Halt, Work, size};
 
@@ -39,7 +39,7 @@ pub(in crate::criterion) fn solve(model: &Model, policy: &[usize], work: &mut Wo
         }
         found => found?,
     };
-    let Evaluation { values, steps } = found;
+    let TotalAndSteps { values, steps } = found;
 
     // The advantage of each row over the value of its state, and its error.
     work.spend(4 * model.entries(), numbers)?;
@@ -131,7 +131,7 @@ fn improve(
     aim: Aim,
     policy: &mut Vec<usize>,
     work: &mut Work,
-) -> Result<Evaluation, Halt> {
+) -> Result<TotalAndSteps, Halt> {
     /// Maximum number of policies.
     const POLICIES: usize = 1000;
     let numbers = model.numbers;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use warpkov_mdp::Solve;
 use warpkov_mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
-use warpkov_mdp::backends::cpu::{Engine, EngineOptions, Order, Serial, Storage, System};
+use warpkov_mdp::backends::cpu::{BackupOrder, Engine, EngineOptions, Serial, Storage, System};
 use warpkov_mdp::backends::krylov::{Krylov, Scale};
 use warpkov_mdp::generate::{Garnet, SlipGrid};
 use warpkov_mdp::model::{Choices, Csr, Mdp, MdpParts};
@@ -163,9 +163,9 @@ fn sweeps_start_from_given_values() {
 fn all_methods_agree() {
     for model in models() {
         let optimal = reference(&model);
-        let classic = Order::GaussSeidel { block: usize::MAX };
-        let small = Order::GaussSeidel { block: 100 };
-        for order in [Order::Jacobi, Order::BLOCKS, classic, small] {
+        let classic = BackupOrder::GaussSeidel { block: usize::MAX };
+        let small = BackupOrder::GaussSeidel { block: 100 };
+        for order in [BackupOrder::Jacobi, BackupOrder::BLOCKS, classic, small] {
             for storage in STORAGES {
                 let options = EngineOptions { storage, order, ..EngineOptions::default() };
                 let mut engine = Engine::<f64>::new(&model, options);
@@ -174,7 +174,7 @@ fn all_methods_agree() {
                 assert_close(&format!("{options:?}"), &solved(engine).0, &optimal, 1e-9);
 
                 // Sweep by sweep, those of Gauss-Seidel only measure.
-                if order != Order::Jacobi {
+                if order != BackupOrder::Jacobi {
                     continue;
                 }
                 let mut engine = Engine::<f64>::new(&model, options);
@@ -355,7 +355,7 @@ fn gauss_seidel_does_not_stop_too_soon() {
             let garnet =
                 Garnet { states: 10, actions: 3, branching: 3, ragged: true, gamma, seed, ..Garnet::default() };
             let mdp = garnet.generate().unwrap();
-            let options = EngineOptions { order: Order::BLOCKS, ..EngineOptions::default() };
+            let options = EngineOptions { order: BackupOrder::BLOCKS, ..EngineOptions::default() };
             let mut engine = Engine::<f64>::new(&mdp, options);
             let run =
                 value_iteration(&mut engine, Stop::Span(1.8 * epsilon * (1.0 - gamma)), &LIMITS, to_the_end).unwrap();

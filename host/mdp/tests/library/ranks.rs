@@ -18,7 +18,7 @@ use warpkov_mdp::analysis::reorder::Order;
 use warpkov_mdp::backend::{GreedySweeps, State, Stop};
 use warpkov_mdp::backends::device::{Exchanges, Ranks, SweepLayout, ValueIteration};
 use warpkov_mdp::checkpoint::{Checkpoint, Proposal, hash, hash_of};
-use warpkov_mdp::criterion::{self, Criterion, Solved, solve_on};
+use warpkov_mdp::criterion::{self, Criterion, SolvedOn, solve_on};
 use warpkov_mdp::generate::{
     CarRental, Forest, Gambler, Garnet, Inventory, QueueNetwork, RewardOf, SlipGrid, SuttonGrid, WetFloor,
 };
@@ -340,7 +340,7 @@ fn every_criterion_on_ranks_bounds_the_same_values() {
                 let work =
                     |comm: &Local| solve_on(comm, device, &mdp, &criterion, &criterion::Options::default(), &mut go);
                 Local::run(ranks, PATIENCE, work).map(|mut all| {
-                    let Solved { bounded, ranks: shares, .. } = all.swap_remove(0);
+                    let SolvedOn { bounded, ranks: shares, .. } = all.swap_remove(0);
                     assert_eq!(shares.len(), if ranks > 1 { ranks as usize } else { 0 });
                     // A part of the model, or of one that a criterion makes of it, unless the graph alone decides.
                     let swept = ranks > 1 && shares.iter().any(|share| share.work.states > 0);

@@ -143,7 +143,7 @@ fn larger(best: Option<f64>, q: f64) -> Option<f64> {
 }
 
 /// Block operations of the engine on a layout.
-pub(super) trait Layout<T: Precise>: Send + Sync {
+pub(super) trait Storable<T: Precise>: Send + Sync {
     /// Greedy backup of the states `first..first + target.len()` from `v`, the whole of V. Terminal states keep their
     /// entry of `target`.
     fn backup(&self, first: usize, v: &[T], target: &mut [T]) -> Change;
@@ -167,7 +167,7 @@ pub(super) trait Layout<T: Precise>: Send + Sync {
     /// The chain of aggregates of `size` adjacent states: γP averaged over the members with actions, its columns summed
     /// over members with actions. The model must have one action per state and no rewards. `None` if aggregation leaves
     /// more than half of the entries, because successors are not adjacent.
-    fn aggregated(&self, states: usize, size: usize) -> Option<Box<dyn Layout<T>>>;
+    fn aggregated(&self, states: usize, size: usize) -> Option<Box<dyn Storable<T>>>;
 
     /// Greedy improvement of the actions of a block; returns the number of changes. An action changes only if another's
     /// Q-factor exceeds its own by more than `tie`, to the lowest-numbered best one. [`NO_ACTION`] is always replaced
@@ -178,7 +178,7 @@ pub(super) trait Layout<T: Precise>: Send + Sync {
     fn dependencies(&self, states: usize) -> Vec<Option<Box<[u32]>>>;
 
     /// The model restricted to the actions of `policy`, with or without rewards.
-    fn project(&self, policy: &[u32], rewards: bool) -> Box<dyn Layout<T>>;
+    fn project(&self, policy: &[u32], rewards: bool) -> Box<dyn Storable<T>>;
 
     /// Whether any state of the block has actions.
     fn has_actions(&self, states: Range<usize>) -> bool;
@@ -190,10 +190,10 @@ pub(super) trait Layout<T: Precise>: Send + Sync {
     fn set_rewards(&mut self, rewards: &[f64]) -> bool;
 }
 
-/// Implements [`Layout`] for any [`States`].
+/// Implements [`Storable`] for any [`States`].
 struct Stored<S>(S);
 
-impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
+impl<T: Precise, S: States<T>> Storable<T> for Stored<S> {
     fn backup(&self, first: usize, v: &[T], target: &mut [T]) -> Change {
         self.0.backup(first, v, target)
     }
@@ -246,7 +246,7 @@ impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
         }
     }
 
-    fn aggregated(&self, states: usize, size: usize) -> Option<Box<dyn Layout<T>>> {
+    fn aggregated(&self, states: usize, size: usize) -> Option<Box<dyn Storable<T>>> {
         let of_aggregate = |aggregate: usize| {
             let (mut found, mut members) = (Vec::new(), 0);
             for state in aggregate * size..states.min((aggregate + 1) * size) {
@@ -304,7 +304,7 @@ impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
         parallel::map(0..states.div_ceil(BLOCK), of_block)
     }
 
-    fn project(&self, policy: &[u32], rewards: bool) -> Box<dyn Layout<T>> {
+    fn project(&self, policy: &[u32], rewards: bool) -> Box<dyn Storable<T>> {
         Box::new(Stored(self.0.project(policy, rewards)))
     }
 
@@ -322,7 +322,7 @@ impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
 }
 
 /// Converts a model to the requested layout.
-pub(super) fn store<T: Precise>(mdp: &Mdp, storage: Storage) -> Box<dyn Layout<T> + '_> {
+pub(super) fn store<T: Precise>(mdp: &Mdp, storage: Storage) -> Box<dyn Storable<T> + '_> {
     let reward = mdp.expected_rewards();
     if matches!(storage, Storage::Auto | Storage::Patterns)
         && let Some(patterns) = Patterns::find::<T>(mdp, &reward)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use warpkov_common::parallel;
 
-use super::{Layout, States, Stored, expect};
+use super::{States, Storable, Stored, expect};
 use crate::analysis::palette::{self, Index};
 use crate::model::{CHUNK, Choices, Mdp, split};
 use warpkov_runtime::Precise;
@@ -148,7 +148,7 @@ impl<T: Precise> Rewards<T> {
 }
 
 /// A model in compressed sparse rows.
-struct Rows<'m, T, C: Successor, P: Probability> {
+struct CompressedRows<'m, T, C: Successor, P: Probability> {
     gamma: f64,
     choices: Choices,
     ends: Ends<'m>,
@@ -158,7 +158,7 @@ struct Rows<'m, T, C: Successor, P: Probability> {
     reward: Rewards<T>,
 }
 
-impl<T: Precise, C: Successor, P: Probability> States<T> for Rows<'_, T, C, P> {
+impl<T: Precise, C: Successor, P: Probability> States<T> for CompressedRows<'_, T, C, P> {
     #[inline(always)]
     fn count(&self, state: usize) -> usize {
         self.choices.count(state)
@@ -211,7 +211,7 @@ impl<T: Precise, C: Successor, P: Probability> States<T> for Rows<'_, T, C, P> {
         true
     }
 
-    type Projected = Rows<'static, T, C, P>;
+    type Projected = CompressedRows<'static, T, C, P>;
 
     fn project(&self, policy: &[u32], rewards: bool) -> Self::Projected {
         let selected = |state: usize| {
@@ -237,7 +237,7 @@ impl<T: Precise, C: Successor, P: Probability> States<T> for Rows<'_, T, C, P> {
                 target = end;
             }
         });
-        Rows {
+        CompressedRows {
             gamma: self.gamma,
             choices: single(&self.choices, policy.len()),
             ends: Ends::packed(ends.into()),
@@ -270,13 +270,13 @@ fn single(choices: &Choices, states: usize) -> Choices {
 }
 
 /// Stores a model in rows: plain, or packed without loss if `pack`.
-pub(super) fn store<'m, T: Precise>(mdp: &'m Mdp, reward: &[f64], pack: bool) -> Box<dyn Layout<T> + 'm> {
+pub(super) fn store<'m, T: Precise>(mdp: &'m Mdp, reward: &[f64], pack: bool) -> Box<dyn Storable<T> + 'm> {
     let (gamma, choices) = (mdp.gamma(), mdp.choices().clone());
     let ends = Ends::packed(Cow::Borrowed(mdp.transitions().row_ptr()));
     let reward = Rewards::new(reward);
     macro_rules! stored {
         ($successor:expr, $stored:expr, $probability:expr) => {
-            Box::new(Stored(Rows {
+            Box::new(Stored(CompressedRows {
                 gamma,
                 choices,
                 ends,
@@ -309,14 +309,14 @@ pub(super) fn store<'m, T: Precise>(mdp: &'m Mdp, reward: &[f64], pack: bool) ->
 }
 
 /// A chain without rewards, from the rows of γP.
-pub(super) fn chain<T: Precise>(rows: impl Iterator<Item = Vec<(u32, T)>>) -> Box<dyn Layout<T>> {
+pub(super) fn chain<T: Precise>(rows: impl Iterator<Item = Vec<(u32, T)>>) -> Box<dyn Storable<T>> {
     let (mut ends, mut successor, mut stored) = (vec![0], Vec::new(), Vec::new());
     for row in rows {
         successor.extend(row.iter().map(|entry| entry.0));
         stored.extend(row.iter().map(|entry| entry.1));
         ends.push(successor.len() as u64);
     }
-    Box::new(Stored(Rows {
+    Box::new(Stored(CompressedRows {
         gamma: 1.0,
         choices: Choices::Uniform(1),
         ends: Ends::packed(ends.into()),
