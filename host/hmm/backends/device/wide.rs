@@ -237,7 +237,7 @@ impl<'a> Recomputation<'a> {
                 logs[item.slot][place] = log;
             }
             if let Asked::Posteriors(all) = asked {
-                self.read_posteriors(work, items, round.shown, |slot| doubtful[slot].model, all)?;
+                self.read_posteriors(work, items, round.shown, doubtful, all)?;
             }
         }
         if let Asked::Counts(missing) = asked {
@@ -276,62 +276,45 @@ impl<'a> Recomputation<'a> {
         let (models, until) = (&uploads.own, self.chunks.map_or(u32::MAX, |chunks| chunks.steps));
         let doubtful = DoubtfulArgs { until, first, models, places, chain, base: self.base, symbol: self.symbol };
         let (model, vectors) = (uploads.args(), self.vectors);
+        macro_rules! launch {
+            ($wanted:literal) => {
+                take_again::<$wanted, _>(
+                    device,
+                    shape,
+                    doubtful,
+                    model,
+                    normal,
+                    vectors,
+                    alpha,
+                    likelihoods,
+                    gamma,
+                    parts,
+                )?
+            };
+        }
         // SAFETY: `Packing` derives rows in bounds from the offsets that `Sequences` guarantees, and `places` and
         // `chain` name such rows only. `fit` guarantees a row of the emission table for every symbol, `Hmm` the
         // shapes of all tables. `rounds` has summed the rows that α and γ need, and `parts` has `counts` elements per
         // block.
         unsafe {
             match wants {
-                wanted::NOTHING => take_again::<0, _>(
-                    device,
-                    shape,
-                    doubtful,
-                    model,
-                    normal,
-                    vectors,
-                    alpha,
-                    likelihoods,
-                    gamma,
-                    parts,
-                ),
-                wanted::POSTERIORS => take_again::<1, _>(
-                    device,
-                    shape,
-                    doubtful,
-                    model,
-                    normal,
-                    vectors,
-                    alpha,
-                    likelihoods,
-                    gamma,
-                    parts,
-                ),
-                _ => take_again::<2, _>(
-                    device,
-                    shape,
-                    doubtful,
-                    model,
-                    normal,
-                    vectors,
-                    alpha,
-                    likelihoods,
-                    gamma,
-                    parts,
-                ),
-            }?;
+                wanted::NOTHING => launch!(0),
+                wanted::POSTERIORS => launch!(1),
+                _ => launch!(2),
+            }
         }
         let mut probs = vec![0.0; 2 * items.len()];
         device.download(likelihoods, &mut probs)?;
         Ok(probs)
     }
 
-    /// Copies γ of the items, `shown` rows, to those of their sequences. `model` is the index of a slot's model in `all`.
+    /// Copies γ of the items, `shown` rows, to those of their sequences.
     fn read_posteriors(
         &self,
         work: &Work,
         items: &[Item],
         shown: usize,
-        model: impl Fn(usize) -> usize,
+        doubtful: &[Doubtful],
         all: &mut [Vec<f64>],
     ) -> Result<(), DeviceError> {
         let n = self.models.first().map_or(0, |model| model.start().len());
@@ -346,7 +329,7 @@ impl<'a> Recomputation<'a> {
         }
         shown.sort_by_key(|(item, _)| (item.slot, item.sequence));
         for shown in shown.chunk_by(|(a, _), (b, _)| a.slot == b.slot) {
-            self.show(shown, &mut all[model(shown[0].0.slot)], n);
+            self.show(shown, &mut all[doubtful[shown[0].0.slot].model], n);
         }
         Ok(())
     }
