@@ -1,0 +1,9 @@
+//! Formats of partially observable models: files of other programs, error messages for invalid files, and
+//! round trips.
+
+mod cassandra;
+mod common;
+mod json;
+mod mutations;
+mod policies;
+mod pomdpx;
