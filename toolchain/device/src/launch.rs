@@ -1044,19 +1044,19 @@ pub trait Device {
         self.upload(&all)
     }
 
-    /// Copies `source` to `target`.
+    /// Copies `source` to the first elements of `target`.
     ///
     /// # Panics
-    /// If their lengths differ.
+    /// If `source` is longer than `target`.
     ///
     /// # Examples
     /// ```
     /// # use warpkov_device::emulator::Emulator;
     /// # use warpkov_device::launch::*;
     /// let device = Emulator::default();
-    /// let mut x = device.zeros(2)?;
+    /// let mut x = device.zeros(3)?;
     /// device.write(&mut x, &[1, 2])?;
-    /// assert_eq!(device.to_vec(&x)?, [1, 2]);
+    /// assert_eq!(device.to_vec(&x)?, [1, 2, 0]);
     /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
     /// ```
     fn write<T: DeviceCopy>(&self, target: &mut Self::Buffer<T>, source: &[T]) -> Result<(), Self::Error>;

@@ -241,7 +241,8 @@ impl Core {
 
     /// Implements [`Device::write`](warpkov_device::launch::Device::write).
     pub(super) fn write<T: DeviceCopy>(&self, target: &mut GpuBuffer<T>, source: &[T]) -> Result<(), CudaError> {
-        assert_eq!(target.len, source.len(), "elements");
+        let len = target.len;
+        assert!(source.len() <= len, "{} elements written to a buffer of {len}", source.len());
         self.settle()?;
         self.enter()?;
         let bytes: &[u8] = bytemuck::cast_slice(source);
@@ -255,10 +256,13 @@ impl Core {
                 return Ok(());
             }
         }
-        // SAFETY: both sides have the same length, asserted above. `source` is pageable, for which "the function might
-        // be synchronous with respect to host" (CUDA Driver API, API synchronization behavior) and might not; the
-        // synchronisation below keeps the borrow of `source` alive until the copy has ended.
-        unsafe { target.bytes.async_copy_from(bytes, self.current()) }.map_err(from_cust("cuMemcpyHtoDAsync"))?;
+        if !bytes.is_empty() {
+            let mut target = target.bytes.index(..bytes.len());
+            // SAFETY: both sides have the same length. `source` is pageable, for which "the function might be synchronous
+            // with respect to host" (CUDA Driver API, API synchronization behavior) and might not; the synchronisation
+            // below keeps the borrow of `source` alive until the copy has ended.
+            unsafe { target.async_copy_from(bytes, self.current()) }.map_err(from_cust("cuMemcpyHtoDAsync"))?;
+        }
         self.synchronize()
     }
 
