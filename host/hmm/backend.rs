@@ -29,6 +29,8 @@ use super::model::{Covariances, Emissions, Hmm};
 use super::options::Options;
 use super::sequences::Sequences;
 use warpkov_common::interrupt;
+use warpkov_runtime as runtime;
+use warpkov_runtime::comm::Communicator;
 
 /// Placeholder for a state in the path of an impossible sequence.
 pub const NO_STATE: u32 = u32::MAX;
@@ -95,20 +97,15 @@ pub trait Recursions {
         None
     }
 
-    /// The stored sums of the last [`e_step`](Self::e_step).
+    /// Replaces the stored sums of the last [`e_step`](Self::e_step) by those of all ranks, for [`take_counts`](Self::take_counts) or
+    /// [`m_step`](Self::m_step).
     ///
     /// # Errors
-    /// Those of the backend.
-    fn sums(&mut self) -> Result<Vec<f64>, Self::Error> {
-        Ok(Vec::new())
-    }
-
-    /// Replaces the stored sums, by those of several backends with the same layout and models, for
-    /// [`take_counts`](Self::take_counts) or [`m_step`](Self::m_step).
+    /// Those of the device, and if a rank fails.
     ///
-    /// # Errors
-    /// Those of the backend.
-    fn set_sums(&mut self, _sums: &[f64]) -> Result<(), Self::Error> {
+    /// # Safety
+    /// All ranks call it, with the same [layout](Self::stored).
+    unsafe fn add_ranks(&mut self, _comm: &dyn Communicator) -> Result<(), runtime::Error> {
         Ok(())
     }
 
@@ -146,14 +143,6 @@ pub struct Stored {
     pub pairs: u64,
     /// Number of sums in a second buffer.
     pub listed: u64,
-}
-
-impl Stored {
-    /// Number of all sums.
-    #[must_use]
-    pub fn all(&self) -> usize {
-        (self.pairs + self.listed) as usize
-    }
 }
 
 /// The most probable path of each sequence, argmax over q of P(O, q). Ties go to the path with the lowest last state,

@@ -236,23 +236,26 @@ impl<'a> Divided<'a> {
         Ok(stored)
     }
 
-    /// Sums numbers of all ranks, and collects the log-likelihoods of all sequences for each model, by one exchange. A rank without results
-    /// has no `logs`.
-    fn exchange(&mut self, logs: &[Vec<f64>], sums: &[f64]) -> Result<(Vec<Vec<f64>>, Vec<f64>), Error> {
-        let (count, share) = (self.division.sequences.len(), self.division.of_rank(self.comm.rank()));
+    /// The backend that has the expected counts of all ranks after an E step, if ranks on devices have added what they store.
+    fn summing(&mut self) -> Option<&mut Dynamic<'a>> {
+        self.own.as_mut().filter(|_| matches!(self.stored, Some(Some(_))))
+    }
+
+    /// The log-likelihoods of all sequences for each model, from those of each rank's share. A rank without results has no `logs`.
+    fn exchange(&mut self, logs: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let (division, models) = (self.division, self.models.len());
         let [double, single] = self.on_device;
-        let flags = [self.stopped, self.slow, double, single].map(|flag| f64::from(u8::from(flag)));
-        let mut numbers = vec![0.0; flags.len() + self.models.len() * count];
-        numbers[..flags.len()].copy_from_slice(&flags);
-        for (all, own) in numbers[flags.len()..].chunks_exact_mut(count.max(1)).zip(logs) {
-            share.iter().zip(own).for_each(|(&sequence, &log)| all[sequence] = log);
-        }
-        numbers.extend(sums);
-        self.talk(|comm| comm.all_reduce_sum(&mut numbers))?;
-        let sums = numbers.split_off(numbers.len() - sums.len());
-        let (flags, logs) = numbers.split_at(flags.len());
-        (self.stopped, self.slow) = (flags[0] > 0.0, flags[1] > 0.0);
-        self.round = match [flags[2] > 0.0, flags[3] > 0.0] {
+        let mut own = [self.stopped, self.slow, double, single].map(|flag| f64::from(u8::from(flag))).to_vec();
+        let flags = own.len();
+        let len = |rank: u32| flags + models * division.of_rank(rank).len();
+        own.extend(logs.iter().flatten());
+        own.resize(len(self.comm.rank()), 0.0);
+        let lengths: Vec<usize> = (0..self.comm.size()).map(|rank| len(rank) * size_of::<f64>()).collect();
+        let all = self.talk(|comm| comm.gather_lengths(bytemuck::cast_slice(&own), &lengths))?;
+        let all: Vec<Vec<f64>> = all.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect();
+        let any = |flag: usize| all.iter().any(|of_rank| of_rank[flag] > 0.0);
+        (self.stopped, self.slow) = (any(0), any(1));
+        self.round = match [any(2), any(3)] {
             [_, true] => Some(device::round::<f32>),
             [true, _] => Some(device::round::<f64>),
             _ => None,
@@ -260,16 +263,24 @@ impl<'a> Divided<'a> {
         if self.stopped {
             return Err(runtime::Error::Interrupted.into());
         }
-        Ok((logs.chunks_exact(count.max(1)).map(<[f64]>::to_vec).collect(), sums))
+        let mut logs = vec![vec![0.0; division.sequences.len()]; models];
+        for (rank, of_rank) in (0..).zip(&all) {
+            let share = division.of_rank(rank);
+            for (logs, of_rank) in logs.iter_mut().zip(of_rank[flags..].chunks_exact(share.len().max(1))) {
+                share.iter().zip(of_rank).for_each(|(&sequence, &log)| logs[sequence] = log);
+            }
+        }
+        Ok(logs)
     }
 
     /// Sums the expected counts of all ranks, and collects their log-likelihoods.
     fn sum(&mut self, mut found: Vec<Expected>) -> Result<Vec<Expected>, Error> {
         let logs: Vec<_> = found.iter_mut().map(|expected| std::mem::take(&mut expected.log_likelihoods)).collect();
+        let logs = self.exchange(&logs)?;
         let mut all: Vec<Expected> = self.models.iter().map(Expected::zero).collect();
         let own = if found.is_empty() { &all } else { &found };
-        let counts: Vec<f64> = own.iter().flat_map(|expected| expected.counts().concat()).collect();
-        let (logs, sums) = self.exchange(&logs, &counts)?;
+        let mut sums: Vec<f64> = own.iter().flat_map(|expected| expected.counts().concat()).collect();
+        self.talk(|comm| comm.all_reduce_sum(&mut sums))?;
         let mut rest = &sums[..];
         for (sum, logs) in all.iter_mut().zip(logs) {
             sum.log_likelihoods = logs;
@@ -360,12 +371,12 @@ impl Recursions for Divided<'_> {
     }
 
     fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Error> {
-        if let Some(stored) = self.stored()? {
-            let mut found = self.run(|own| Ok(vec![(own.e_step()?, own.sums()?)]))?;
-            let (logs, sums) = found.pop().unwrap_or_else(|| (Vec::new(), vec![0.0; stored.all()]));
-            let (logs, sums) = self.exchange(&logs, &sums)?;
+        if self.stored()?.is_some() {
+            let found = self.run(|own| own.e_step())?;
+            let logs = self.exchange(&found)?;
             if let Some(own) = &mut self.own {
-                own.set_sums(&sums)?;
+                // SAFETY: all ranks have the layout that `stored` has found, and none has stopped.
+                unsafe { own.add_ranks(&self.comm)? };
             }
             return Ok(logs);
         }
@@ -379,15 +390,15 @@ impl Recursions for Divided<'_> {
     }
 
     fn take_counts(&mut self) -> Result<Vec<Expected>, Error> {
-        match (&mut self.own, self.stored) {
-            (Some(own), Some(Some(_))) => own.take_counts(),
-            _ => Ok(std::mem::take(&mut self.expected)),
+        match self.summing() {
+            Some(own) => own.take_counts(),
+            None => Ok(std::mem::take(&mut self.expected)),
         }
     }
 
     fn m_step(&mut self, options: &Options) -> Result<(), Error> {
         // Even if this rank has been asked to stop: all ranks have the same models after the same M steps.
-        if let (Some(own), Some(Some(_))) = (&mut self.own, self.stored) {
+        if let Some(own) = self.summing() {
             return own.m_step(options);
         }
         let expected = std::mem::take(&mut self.expected);
@@ -402,7 +413,7 @@ impl Recursions for Divided<'_> {
     }
 
     fn models(&mut self) -> Result<Vec<Hmm>, Error> {
-        if let (Some(own), Some(Some(_))) = (&mut self.own, self.stored) {
+        if let Some(own) = self.summing() {
             return own.models();
         }
         let mut models = self.models.clone();

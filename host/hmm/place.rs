@@ -11,6 +11,7 @@ use warpkov_common::interrupt;
 use warpkov_runtime as runtime;
 use warpkov_runtime::Precise;
 use warpkov_runtime::choose::{Cost, Place};
+use warpkov_runtime::comm::Communicator;
 use warpkov_runtime::error::from_devices;
 
 /// Why the recursions fail.
@@ -169,12 +170,9 @@ where
         self.recursions.stored()
     }
 
-    fn sums(&mut self) -> Result<Vec<f64>, Error> {
-        Ok(self.recursions.sums()?)
-    }
-
-    fn set_sums(&mut self, sums: &[f64]) -> Result<(), Error> {
-        Ok(self.recursions.set_sums(sums)?)
+    unsafe fn add_ranks(&mut self, comm: &dyn Communicator) -> Result<(), runtime::Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.recursions.add_ranks(comm) }
     }
 
     fn m_step(&mut self, options: &Options) -> Result<(), Error> {

@@ -24,7 +24,7 @@ use warpkov_common::checkpoint::{Checkpoints, Hash};
 pub struct Round<'r> {
     /// M steps so far.
     pub iteration: u32,
-    /// InTraining still in training.
+    /// Models still in training.
     pub active: usize,
     /// The highest objective of all models.
     pub objective: f64,
@@ -206,7 +206,7 @@ impl<'a> InTraining<'a> {
         self.runs.iter().map(|run| (run.objective(), run.log_likelihood())).fold((f64::NEG_INFINITY, 0.0), best)
     }
 
-    /// The M step. InTraining that have converged skip it.
+    /// The M step. Models that have converged skip it.
     fn m_step<R: Recursions + ?Sized>(&mut self, recursions: &mut R) -> Result<(), Error<R::Error>> {
         recursions.m_step(self.options).map_err(Error::Backend)?;
         if self.active.iter().any(|&index| self.runs[index].ended()) {

@@ -1,13 +1,17 @@
-//! GPUs of several ranks that exchange data through NCCL, in the order of each GPU's other operations.
+//! GPUs of several ranks that exchange data through NCCL, in the order of each GPU's other operations; and sums over the memory of all
+//! devices, with such a link or without.
 
 use std::ops::Range;
 
 use warpkov_device::device::DeviceCopy;
+use warpkov_device::launch::{Device, Dim3, Shape};
+use warpkov_kernels::primitives::sum::{sum_parts, sum_threads};
 
 use super::Error;
 use super::comm::{self, Communicator};
 use super::device::{AnyBuffer, AnyDevice, DeviceError, of_gpu};
 use super::gpu::{self, Reduction};
+use super::scratch::Scratch;
 
 /// One rank's GPU, linked with those of the other ranks.
 pub struct Link(gpu::Communicator);
@@ -100,5 +104,108 @@ impl Link {
     pub unsafe fn group(&self, work: impl FnOnce() -> Result<(), DeviceError>) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
         unsafe { self.0.group(|| work().map_err(of_gpu)) }.map_err(Into::into)
+    }
+}
+
+/// From so many numbers on, [`Sums`] use a [`Link`]. It takes a second to make, which a hundred of these sums gain, and five hundred of half
+/// the numbers (`benches/results/2026-11-27-h200-x4.md`).
+const LONG: usize = 1 << 19;
+
+/// Sums over all ranks, in the memory of their devices.
+///
+/// Each rank adds a part of the numbers, and all gather the parts. The order of a sum depends on the number of ranks alone, so all ranks
+/// have the same bits.
+pub struct Sums {
+    /// Unknown before the first sum that needs it.
+    link: Option<Option<Link>>,
+    /// The own part of the numbers of all ranks, one rank's after another's.
+    parts: Scratch<f64>,
+    /// Their sum.
+    sum: Scratch<f64>,
+}
+
+impl Sums {
+    /// Sums in the memory of this device.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(device: &AnyDevice) -> Result<Self, DeviceError> {
+        Ok(Self { link: None, parts: Scratch::new(device)?, sum: Scratch::new(device)? })
+    }
+
+    /// Replaces each of the first `len` numbers by its sum over all ranks.
+    ///
+    /// # Errors
+    /// Those of the device, and if a rank fails.
+    ///
+    /// # Safety
+    /// The ranks agree on `len`.
+    pub unsafe fn add(
+        &mut self,
+        device: &AnyDevice,
+        comm: &dyn Communicator,
+        numbers: &mut AnyBuffer<f64>,
+        len: usize,
+    ) -> Result<(), Error> {
+        let (size, rank) = (comm.size(), comm.rank());
+        if size == 1 || len == 0 {
+            return Ok(());
+        }
+        let part = len.div_ceil(size as usize);
+        if self.link.is_none() && len >= LONG && u32::try_from(part).is_ok() {
+            self.link = Some(Link::new(device, comm)?);
+        }
+        let Some(link) = self.link.as_ref().and_then(Option::as_ref).filter(|_| len >= LONG) else {
+            let mut all = vec![0.0; len];
+            device.download(numbers, &mut all)?;
+            comm.all_reduce_sum(&mut all)?;
+            return Ok(device.write(numbers, &all)?);
+        };
+        let range = |of: u32| (of as usize * part).min(len)..((of as usize + 1) * part).min(len);
+        let own = range(rank).len();
+        let for_all = |range: &dyn Fn(u32) -> Range<usize>| (0..size).map(|of| (of, range(of))).collect::<Vec<_>>();
+        let parts = self.parts.at_least(device, size as usize * own)?;
+        let sum = self.sum.at_least(device, own)?;
+        let place = |of: u32| of as usize * own..(of as usize + 1) * own;
+        let shape = Shape::new(Dim3 { x: own.div_ceil(32) as u32, y: 1, z: 1 }, sum_threads(size));
+        // SAFETY: the ranks agree on `len`, by the caller's promise, and thereby on each rank's part. `parts` and `sum` are sized above.
+        unsafe {
+            link.exchange(numbers, &for_all(&range), parts, &for_all(&place))?;
+            if own > 0 {
+                sum_parts(device, shape, own as u32, size, parts, sum)?;
+            }
+            link.exchange(sum, &for_all(&|_| 0..own), numbers, &for_all(&range))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use warpkov_device::emulator::Emulator;
+
+    use super::*;
+    use crate::comm::Local;
+
+    /// Through the memory of the hosts: emulators have no link.
+    #[test]
+    fn sums_are_those_of_the_ranks() {
+        for (len, more) in [(1, 0), (100, 7), (20_000, 1)] {
+            let number = |rank: u32, i: usize| 0.1 * f64::from(rank + 1) + i as f64;
+            let found = Local::run::<_, Error>(3, Duration::from_secs(60), |local| {
+                let device = AnyDevice::from(Emulator::default());
+                let own: Vec<f64> = (0..len + more).map(|i| number(local.rank(), i)).collect();
+                let mut numbers = device.upload(&own)?;
+                // SAFETY: all ranks have `len` numbers.
+                unsafe { Sums::new(&device)?.add(&device, local, &mut numbers, len)? };
+                let all = device.to_vec(&numbers)?;
+                assert_eq!(all[len..], own[len..]);
+                Ok(all[..len].to_vec())
+            });
+            let expected: Vec<f64> = (0..len).map(|i| number(0, i) + number(1, i) + number(2, i)).collect();
+            assert!(found.unwrap().iter().all(|of_rank| *of_rank == expected));
+        }
     }
 }

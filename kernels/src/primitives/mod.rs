@@ -4,4 +4,5 @@ pub mod copy;
 pub mod random;
 pub mod rows;
 pub mod scan;
+pub mod sum;
 pub mod vector;

@@ -3,15 +3,16 @@
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use rayon::prelude::*;
-use warpkov_device::launch::{Buffer, Device, Dim3, Shape};
+use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_kernels::hmm::backward::want;
-use warpkov_kernels::hmm::counts::{TILE, sum_parts, sum_threads};
+use warpkov_kernels::hmm::counts::TILE;
 use warpkov_kernels::hmm::maximise::{
     CountedArgs, EMISSION_THREADS, TablesArgs, maximise_emissions, maximise_transitions,
 };
 use warpkov_kernels::hmm::scan;
 use warpkov_kernels::hmm::{entry, power};
 use warpkov_kernels::primitives::copy::copy;
+use warpkov_kernels::primitives::sum::{sum_parts, sum_threads};
 
 use crate::backend::{Decoded, Expected, Recursions, Statistics, Stored, fit};
 use crate::backends::cpu::Exact;
@@ -28,7 +29,9 @@ use crate::maximise::{Spread, maximise};
 use crate::model::{Emissions, Hmm};
 use crate::options::Options;
 use crate::sequences::Sequences;
+use warpkov_runtime as runtime;
 use warpkov_runtime::Precise;
+use warpkov_runtime::comm::Communicator;
 use warpkov_runtime::scratch::Scratch;
 
 /// Maximum number of partial sums of moments.
@@ -327,6 +330,13 @@ impl<'d, T: Precise> Batch<'d, T> {
         set.variant.counting((set.gaussians.is_none() && self.chunks.is_none()).then_some(set.symbols))
     }
 
+    /// How the sums of expected counts of these models are stored.
+    fn layout(&self, set: &Set<T>) -> Stored {
+        let (count, places) = (set.hosts.len(), Places::new(set, self.counting()));
+        let listed = if places.in_lists { count * places.counts_pitch } else { 0 };
+        Stored { bytes: size_of::<T>() as u64, pairs: (count * places.pairs_pitch) as u64, listed: listed as u64 }
+    }
+
     /// Windows whose forward and backward variables fit in [`Limits::trellis`], and the capacity in rows that they
     /// need.
     fn windows(&self, wanted: Wanted) -> (Vec<Window>, u32) {
@@ -546,10 +556,10 @@ impl<'d, T: Precise> Batch<'d, T> {
     fn read_counts(&self, log_likelihoods: Vec<Vec<f64>>) -> Result<Vec<Expected>, DeviceError> {
         let set = self.set()?;
         let (n, stride, slots) = (set.states as usize, set.stride, set.counted() as usize);
-        let (count, places) = (set.hosts.len(), Places::new(set, self.counting()));
-        let mut sums = vec![0.0; count * places.pairs_pitch];
+        let (count, places, layout) = (set.hosts.len(), Places::new(set, self.counting()), self.layout(set));
+        let mut sums = vec![0.0; layout.pairs as usize];
         self.device.download(self.work.counts.sums.get(), &mut sums)?;
-        let mut listed = vec![0.0; if places.in_lists { count * places.counts_pitch } else { 0 }];
+        let mut listed = vec![0.0; layout.listed as usize];
         self.device.download(self.work.counts.listed.get(), &mut listed)?;
         let moments_len = set.gaussians.as_ref().map_or(0, |gaussians| gaussians.moments_len() * stride);
         let mut moments = vec![0.0; count * moments_len];
@@ -876,45 +886,22 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     }
 
     fn stored(&self) -> Option<Stored> {
-        let set = self.set.as_ref().filter(|set| set.gaussians.is_none())?;
-        let (count, places) = (set.hosts.len(), Places::new(set, self.counting()));
-        let listed = if places.in_lists { count * places.counts_pitch } else { 0 };
-        let pairs = count * places.pairs_pitch;
-        Some(Stored { bytes: size_of::<T>() as u64, pairs: pairs as u64, listed: listed as u64 })
+        // Moments are in a buffer of their own, and the host takes the M step from them.
+        self.set.as_ref().filter(|set| set.gaussians.is_none()).map(|set| self.layout(set))
     }
 
-    fn sums(&mut self) -> Result<Vec<f64>, DeviceError> {
-        self.set()?;
-        let (stored, wanted, device) = (self.stored(), self.counting(), self.device);
-        let counted = self.set.as_mut().filter(|set| set.has_counts).zip(stored);
-        let Some((set, stored)) = counted else { return Ok(Vec::new()) };
-        let counts = &mut self.work.counts;
-        add_missing(device, set, &Places::new(set, wanted), counts)?;
-        set.missing.clear();
-        let mut sums = vec![0.0; stored.all()];
-        let (pairs, listed) = sums.split_at_mut(stored.pairs as usize);
-        device.download(counts.sums.get(), pairs)?;
-        device.download(counts.listed.get(), listed)?;
-        Ok(sums)
-    }
-
-    fn set_sums(&mut self, sums: &[f64]) -> Result<(), DeviceError> {
-        self.set()?;
-        let Some((set, stored)) = self.stored().and_then(|stored| Some((self.set.as_mut()?, stored))) else {
-            return Ok(());
-        };
-        assert_eq!(sums.len(), stored.all(), "sums of this layout");
-        let (pairs, listed) = sums.split_at(stored.pairs as usize);
-        let Counts { sums, listed: lists, .. } = &mut self.work.counts;
-        for (buffer, from) in [(sums, pairs), (lists, listed)] {
-            let buffer = buffer.at_least(self.device, from.len())?;
-            let mut all = from.to_vec();
-            all.resize(buffer.len(), 0.0);
-            self.device.write(buffer, &all)?;
+    unsafe fn add_ranks(&mut self, comm: &dyn Communicator) -> Result<(), runtime::Error> {
+        let (device, wanted, Stored { pairs, listed, .. }) = (self.device, self.counting(), self.layout(self.set()?));
+        let (Work { counts, ranks, .. }, set) = (&mut self.work, self.set.as_mut());
+        if let Some(set) = set {
+            add_missing(device, set, &Places::new(set, wanted), counts)?;
+            set.missing.clear();
         }
-        set.has_counts = true;
-        set.missing.clear();
-        Ok(())
+        // SAFETY: the ranks have the same layout, by the caller's promise.
+        unsafe {
+            ranks.add(device, comm, counts.sums.get_mut(), pairs as usize)?;
+            ranks.add(device, comm, counts.listed.get_mut(), listed as usize)
+        }
     }
 
     fn m_step(&mut self, options: &Options) -> Result<(), DeviceError> {

@@ -2,6 +2,7 @@
 
 use warpkov_runtime::Precise;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
+use warpkov_runtime::link::Sums;
 use warpkov_runtime::scratch::{Scratch, scratch};
 
 use crate::backends::device::launch::Launch;
@@ -18,6 +19,8 @@ pub struct Work<T: Precise> {
     pub scan: chunks::Work<T>,
     /// For doubtful sequences.
     pub wide: wide::Work,
+    /// For the counts of all ranks.
+    pub ranks: Sums,
 }
 
 impl<T: Precise> Work<T> {
@@ -29,6 +32,7 @@ impl<T: Precise> Work<T> {
             paths: Paths::new(device)?,
             scan: chunks::Work::new(device)?,
             wide: wide::Work::new(device)?,
+            ranks: Sums::new(device)?,
         })
     }
 }

@@ -8,11 +8,11 @@ use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use rayon::prelude::*;
 use warpkov_device::launch::{Device, Dim3, Shape};
-use warpkov_kernels::hmm::counts::{sum_parts, sum_threads};
 use warpkov_kernels::hmm::gaussian::{GaussiansArgs, moments_len};
 use warpkov_kernels::hmm::wide::{
     self, DoubtfulArgs, PLACES, TermsArgs, WideModelArgs, counts_len, pair, take_again, wanted, wide_shared,
 };
+use warpkov_kernels::primitives::sum::{sum_parts, sum_threads};
 
 use crate::backend::{Expected, Statistics};
 use crate::backends::device::chunks::Chunks;

@@ -84,8 +84,6 @@ fn a_batch_without_models_has_no_results() {
                 batch.expect().map(drop),
                 batch.e_step().map(drop),
                 batch.take_counts().map(drop),
-                batch.sums().map(drop),
-                batch.set_sums(&[]),
                 batch.m_step(&Options::default()),
                 batch.models().map(drop),
                 batch.score(),
