@@ -8,8 +8,8 @@
 //! | `rounds.changed` | U64 | changed states of each round; 2⁶⁴ − 1 for greedy sweeps |
 //!
 //! The metadata hold the `problem` (criterion, γ, objective), the `method`, whether V has reached f64 in mixed precision,
-//! the `seconds` so far, ε with the fraction of it that the stopping rule had reached and whether that rule is of the span, and the span
-//! at the last shift of V.
+//! the `seconds` so far, ε with the fraction of it that the stopping rule had reached and whether that rule is of the span, the span
+//! at the last shift of V, and whether the run was `solved`: then no sweep follows.
 //!
 //! This is all that sweeps go on from, so that an interrupted run of value iteration ends with the bits of one that was not: of Jacobi
 //! sweeps on any number of ranks, of Gauss-Seidel sweeps on the same. Policy iteration goes on from the greedy policy of V.
@@ -223,7 +223,12 @@ impl Checkpoint {
             backward: contents.number("round.backward")?,
             trial: contents.number("round.trial")?,
         };
-        Ok(Self { method, in_f64, target, attempt, in_round, values: Vec::new(), run: rounds(&mut contents)? })
+        let mut run = rounds(&mut contents)?;
+        // Files of earlier versions do not tell.
+        if contents.number("solved").unwrap_or(false) {
+            run.status = Status::Solved;
+        }
+        Ok(Self { method, in_f64, target, attempt, in_round, values: Vec::new(), run })
     }
 
     /// The file's contents without the values, for `whole`, whose hash is `model`.
@@ -244,6 +249,7 @@ impl Checkpoint {
         contents.set("round.sweeps", self.in_round.sweeps);
         contents.set("round.backward", self.in_round.backward);
         contents.set("round.trial", self.in_round.trial);
+        contents.set("solved", self.run.status == Status::Solved);
         put_rounds(&mut contents, &self.run);
         contents
     }

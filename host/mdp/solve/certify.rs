@@ -44,6 +44,8 @@ pub(super) fn until_certified(
         // Not the first policy, which V has left behind.
         backend.improve(limits.tie)?;
     }
+    // The policy of policy iteration is no part of a checkpoint.
+    let mut solved = start.solved && !matches!(backend, Dynamic::Policies(_));
     let (mut attempts, mut done, mut certify) =
         (Attempts::new(target, start.attempt), start.earlier.clone(), Duration::ZERO);
     let (mut values, greedy, mut certificate) = loop {
@@ -55,7 +57,7 @@ pub(super) fn until_certified(
             Checkpoint { method, in_f64, target, attempt, in_round, values, run: all }
         };
         let (stop, theta) = (stop(mdp, target, attempt), theta(mdp, target, attempt.epsilon_fraction));
-        let run = run_once(backend, mdp.gamma(), stop, theta, &done.left(method, limits), &mut |run, state| {
+        let mut follow = |run: &Run, state: &mut dyn State<Error = SolveError>| {
             let Some(round) = run.rounds.last() else { return Ok(ControlFlow::Continue(())) };
             let next = (watch.follow)(round)?;
             if let (Next::Keep, Some(keep)) = (next, &mut watch.keep) {
@@ -63,7 +65,12 @@ pub(super) fn until_certified(
                 keep(checkpoint(run, state, values))?;
             }
             Ok(if next == Next::Stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
+        };
+        let limits = done.left(method, limits);
+        let run = match std::mem::take(&mut solved) {
+            true => Run { status: Status::Solved, ..Run::default() },
+            false => run_once(backend, mdp.gamma(), stop, theta, &limits, &mut follow)?,
+        };
         let begun = Instant::now();
         let mut values = backend.state().values()?;
         let mut reached = watch.keep.is_some().then(|| checkpoint(&run, backend.state(), values.clone()));

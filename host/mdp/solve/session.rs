@@ -15,7 +15,7 @@ use crate::error::SolveError;
 use crate::model::Whole;
 use crate::model::whole::Fault;
 use crate::options::{Method, Precision, SolveOptions, Target};
-use crate::solution::{Round, Run, Solution};
+use crate::solution::{Round, Run, Solution, Status};
 
 /// Called after each round; `Break` stops the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
@@ -144,12 +144,14 @@ pub(super) struct Start<'a> {
     pub attempt: Attempt,
     /// What the next sweeps depend on beside V.
     pub in_round: InRound,
+    /// Whether V has met the stopping rule of this target.
+    pub solved: bool,
 }
 
 impl<'a> Start<'a> {
     /// V of a first attempt.
     pub fn new(values: Option<&'a [f64]>, earlier: &'a Run) -> Self {
-        Self { values, earlier, attempt: Attempt::FIRST, in_round: InRound::START }
+        Self { values, earlier, attempt: Attempt::FIRST, in_round: InRound::START, solved: false }
     }
 
     /// Where a solve with this target goes on.
@@ -161,7 +163,8 @@ impl<'a> Start<'a> {
             attempt = Attempt::FIRST;
             in_round = InRound { shift_span: in_round.shift_span, ..InRound::START };
         }
-        Self { values: Some(values), earlier: run, attempt, in_round }
+        let solved = target == checkpoint.target && run.status == Status::Solved;
+        Self { values: Some(values), earlier: run, attempt, in_round, solved }
     }
 
     /// Whether V comes from earlier rounds.

@@ -1165,6 +1165,33 @@ fn a_cut_round_of_gauss_seidel_goes_on() {
     }
 }
 
+/// A run that ends before its results are written has them again from its last checkpoint, without a sweep; but for another target.
+#[test]
+fn solved_checkpoints_need_no_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let mdp = SlipGrid { width: 37, height: 30, gamma: 0.999, ..SlipGrid::default() }.generate().unwrap();
+    for (method, precision, ranks) in [
+        (Method::Values, Precision::F64, 1),
+        (Method::Values, Precision::F64, 3),
+        (Method::Values, Precision::Refined, 1),
+        (Method::GaussSeidel, Precision::F64, 1),
+        (Method::Modified, Precision::F64, 1),
+    ] {
+        let path = folder.path().join(format!("{method}-{precision}-{ranks}"));
+        let limits = Limits { target: Target::Epsilon(1e-3), ..Limits::default() };
+        let options = SolveOptions { precision, limits, ..cpu(Some(method)) };
+        let files = Kept { write: Some(&path), ..Kept::default() };
+        let whole = kept(&mdp, (ranks, Holds::Whole), &options, files).unwrap().0;
+        assert_eq!(whole.run.status, Status::Solved);
+        let found = resumed(&mdp, (1, Holds::Whole), &options, &path);
+        assert_eq!((found.run.status, found.run.sweeps()), (Status::Solved, whole.run.sweeps()), "{method}");
+        assert_eq!((found.values, found.policy), (whole.values, whole.policy), "{method}");
+        let limits = Limits { target: Target::Epsilon(1e-6), ..options.limits };
+        let tighter = resumed(&mdp, (1, Holds::Whole), &SolveOptions { limits, ..options }, &path);
+        assert!(tighter.converged(&limits) && tighter.run.sweeps() > whole.run.sweeps(), "{method}");
+    }
+}
+
 /// Limits count the sweeps before a checkpoint.
 #[test]
 fn limits_count_what_came_before_a_checkpoint() {
