@@ -3,7 +3,6 @@
 pub mod block_sizes;
 pub mod huge_grid;
 pub mod plot;
-pub mod ranks;
 pub mod scaling;
 pub mod slip_grids;
 pub mod table_6_1;
