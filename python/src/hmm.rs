@@ -201,7 +201,8 @@ fn hmm_decode(py: Python<'_>, parts: Parts, sequences: Observed, place: Where) -
 fn hmm_filter(py: Python<'_>, parts: Parts, sequences: Observed, on_error: &str) -> PyResult<(Buffer, Buffer)> {
     let model = parts.model()?;
     let Observed { offsets, symbols, vectors } = &sequences;
-    let offsets = offsets.as_ref();
+    // Checked and used: no other thread may change them in between.
+    let offsets = offsets.to_vec();
     let (steps, d) = match (symbols, vectors) {
         (Some(symbols), None) => (symbols.as_ref().len(), 1),
         (None, Some((d, values))) => (values.as_ref().len() / (*d).max(1) as usize, (*d).max(1) as usize),
