@@ -84,6 +84,9 @@ directory = "$folder/registry"
 TOML
 # Without optimisation: nothing compiled is left from elsewhere, and it runs for a moment.
 export CARGO_TARGET_DIR=$folder/target CARGO_PROFILE_DEV_OPT_LEVEL=0 WARPKOV_GPUS=none
+# But for the library of the device compiler.
+mkdir "$folder/target"
+ln -s "$target/nvptx" "$folder/target/nvptx"
 "$program" new published
 cd published
 cargo test --quiet

@@ -11,37 +11,85 @@ step() {
     "$@"
     printf '== %s: %d s\n' "$*" $((SECONDS - start)) >&2
 }
+
+# Many steps keep one core busy, or wait for the network, so some run beside the others: beside NAME STEP... starts a function, whose
+# output follows when `joined NAME` has waited for it.
+logs=$(mktemp -d)
+declare -A started
+finish() {
+    [[ -z $(jobs -p) ]] || kill $(jobs -p) 2>/dev/null || true
+    # What was beside the step that failed.
+    cat "$logs"/* 2>/dev/null || true
+    rm -rf "$logs"
+}
+trap finish EXIT
+beside() {
+    "$1" >"$logs/$1" 2>&1 &
+    started[$1]=$!
+}
+joined() {
+    local code=0
+    wait "${started[$1]}" || code=$?
+    cat "$logs/$1"
+    rm "$logs/$1"
+    return "$code"
+}
+
+# What later steps install if it is missing.
+fetch() {
+    step scripts/linker.sh
+    step scripts/mpi.sh mpich
+    step scripts/mpi.sh openmpi
+    step cargo fetch --quiet --manifest-path learn/Cargo.toml
+    step cargo fetch --quiet --manifest-path book/tool/Cargo.toml
+}
+# The emulated suite lasts longest and waits for nothing, so it takes what the other tests leave of the cores; then what has its own
+# target directory.
+suite() {
+    renice --priority 10 --pid "$BASHPID" >/dev/null
+    step cargo test --workspace --test kernels
+    step scripts/test-learn.sh
+    step scripts/own-kernel.sh
+}
+processes() {
+    step scripts/demo.sh >/dev/null
+    step scripts/test-mpi.sh
+}
+# All test programs but `kernels`.
+tests() {
+    local programs
+    mapfile -t programs < <(cargo metadata --no-deps --format-version 1 | python3 -c '
+import json, sys
+targets = [target for package in json.load(sys.stdin)["packages"] for target in package["targets"]]
+names = {target["name"] for target in targets if target["kind"] == ["test"]}
+print(*(f"--test={name}" for name in sorted(names - {"kernels"})), sep="\n")')
+    cargo test --workspace --lib --bins "${programs[@]}"
+    cargo test --workspace --doc
+}
+
+beside fetch
 step cargo fmt --all --check
 # With METIS, which a C compiler builds: the code without it is compiled by the tests.
 step cargo clippy --workspace --all-targets --features metis -- -D warnings
 step cargo test --workspace --no-run
-step cargo test --workspace
+joined fetch
 # The program that the tests built.
 WARPKOV=$(realpath "${CARGO_TARGET_DIR:-target}/debug/warpkov")
 export WARPKOV
 
-# What needs no compiler waits for the other steps of its own, so it runs beside them: its output follows when it ends.
-log=$(mktemp)
-trap 'rm -f "$log"; kill $(jobs -p) 2>/dev/null || true' EXIT
-{
-    step scripts/demo.sh >/dev/null
-    step scripts/test-mpi.sh
-} >"$log" 2>&1 &
-beside=$!
+beside suite
+step tests
+beside processes
 # `cargo doc`, and the examples of the items that it documents.
 step scripts/examples.py --workspace --features metis
-step scripts/test-learn.sh
+PEERS=1 step scripts/test-python.sh
 step scripts/book.sh
 step scripts/ptx-report.sh
 step scripts/licences.py
-PEERS=1 step scripts/test-python.sh
 step scripts/test-c.sh
 PROFILE=dev step scripts/dist.sh >/dev/null
-step scripts/own-kernel.sh
-code=0
-wait "$beside" || code=$?
-cat "$log"
-((code == 0))
+joined processes
+joined suite
 # The newest compiler for the kernels comes last, because the next build compiles them again by its own.
 if command -v apt-get >/dev/null; then
     WARPKOV_DEVICE_RUSTC=$(scripts/newest-rustc.sh)
