@@ -70,17 +70,21 @@ enum Which {
 }
 
 /// The cases that take seconds under emulation.
-const LONG: [&str; 10] = [
+const LONG: [&str; 14] = [
+    "counters",
+    "hmm_by_slices::",
+    "hmm_gaussian::",
     "hmm_large::",
     "hmm_maximise::",
     "hmm_one_by_one::",
+    "hmm_out_of_range",
     "hmm_windows::",
-    "plain::",
+    "mixed",
     "pomdp_backups::",
     "pomdp_walks::",
+    "skipping",
     "slip_grid::",
     "table_5_3::",
-    "counters",
 ];
 
 /// The orders of threads of the suite.
