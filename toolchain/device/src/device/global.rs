@@ -123,9 +123,14 @@ impl Extent {
     fn out_of_bounds(&self, index: usize) -> ! {
         let len = self.first + self.len;
         let place = self.place(index);
-        let threads = emulated::current().block().shape;
-        let threads = threads.grid.count() * threads.block.count();
-        let hint = if threads > len as u64 {
+        let shape = emulated::current().block().shape;
+        let threads = shape.grid.count() * shape.block.count();
+        // The thread's own element. Of a launch with two dimensions, any that a thread may have.
+        let own = match u64::from(shape.grid.x) * u64::from(shape.block.x) == threads {
+            true => index as u64 == super::thread::index_1d(),
+            false => (index as u64) < threads,
+        };
+        let hint = if own && threads > len as u64 {
             format!("the launch has {threads} threads and `{}` {len} elements: is `if i < n` missing?", self.name)
         } else {
             format!("do the bounds of the loop, or the length of `{}`, fit?", self.name)
