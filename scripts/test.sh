@@ -5,6 +5,10 @@ cd "$(dirname "$0")/.."
 
 # Machine code for one GPU of each baseline: all six take three times as long, and only what is packed needs them.
 export WARPKOV_REQUIRE_PTX=1 WARPKOV_GPUS=80,90
+# Kernels are compiled by the oldest compiler that they support, where this machine has it, and at the end by the newest.
+if [[ $(/usr/bin/rustc --version 2>/dev/null) == "rustc 1.96."* ]]; then
+    export WARPKOV_DEVICE_RUSTC=/usr/bin/rustc
+fi
 step() {
     local start=$SECONDS
     printf '\n== %s\n' "$*" >&2

@@ -66,12 +66,12 @@ fn unsafe_in(module: &Module<'_>, entry: &Entry<'_>) -> Vec<String> {
     if collectives(&mut alone.lines()) > collectives(&mut entry.body.iter().map(|(_, line)| *line)) {
         faults.push(format!("{}: a function that is not inlined has a collective operation", entry.name));
     }
-    // `block` and `tile!` name their arrays so.
+    // `block` and `tile!` name their arrays so. No array of a kernel begins like this: `$` is no part of a name in Rust.
     let own = alone.lines().filter_map(|line| {
         let name = line.contains(".shared").then(|| line.split_whitespace().last())??;
         line.trim_start().starts_with('.').then(|| name.split(['[', ';']).next().unwrap_or_default().to_owned())
     });
-    let own = own.filter(|name| !name.is_empty() && !name.starts_with("block_") && !name.starts_with("tile_"));
+    let own = own.filter(|name| !name.is_empty() && !name.starts_with("$block_") && !name.starts_with("$tile_"));
     faults.extend(own.map(|name| format!("{}: threads may race in the shared array {name}: use `tile!`", entry.name)));
     faults
 }

@@ -107,10 +107,14 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let attribute = parse_macro_input!(attribute as Attribute);
     let function = parse_macro_input!(item as ItemFn);
     let expanded = Kernel::new(attribute, &function.sig).and_then(|kernel| {
+        let mut function = function.clone();
         if kernel.safe {
-            safe::check_body(quote::ToTokens::to_token_stream(&function.block))?;
+            function.block = Box::new(safe::with_places(&function.block)?);
         }
         let (device, host) = (kernel.entries(tokens, Vec::new())?, kernel.host(&function)?);
+        if kernel.safe {
+            function.sig.inputs.push(safe::argument());
+        }
         let forbid = kernel.safe.then(|| quote! { #[forbid(unsafe_code)] });
         Ok(quote! {
             #[cfg(target_arch = "nvptx64")]
@@ -473,6 +477,7 @@ impl<'a> Kernel<'a> {
             .collect();
         let (lifetimes, only): (Vec<_>, _) = (self.signature.generics.lifetimes().collect(), self.only());
         let bounds = self.bounds.as_ref().map(Bounds::mark);
+        let places = self.safe.then(|| quote! { ::warpkov_device::device::safe::Places::new() });
         let entries = self.instances.iter().map(|instance| {
             let export = self.entry(instance);
             let aliases = self.aliases(instance);
@@ -490,7 +495,8 @@ impl<'a> Kernel<'a> {
                         unsafe {
                             #bounds
                             #ident::<#(#instance),*>(
-                                #(<#types as ::warpkov_device::device::Parameter>::from_abi(#values)),*
+                                #(<#types as ::warpkov_device::device::Parameter>::from_abi(#values),)*
+                                #places
                             )
                         }
                     }
@@ -551,6 +557,10 @@ impl<'a> Kernel<'a> {
             }
         });
         let body = format_ident!("__{}_body", ident);
+        // SAFETY of the call: it is that of one thread.
+        let places = self.safe.then(|| quote! { unsafe { ::warpkov_device::device::safe::Places::new() } });
+        let mut inputs = inputs.clone();
+        inputs.extend(self.safe.then(safe::argument));
         let thread = |instance: &[Expr]| format_ident!("__{}_thread", self.entry(instance));
         let threads = self.instances.iter().map(|instance| {
             let (thread, aliases) = (thread(instance), self.aliases(instance));
@@ -571,7 +581,7 @@ impl<'a> Kernel<'a> {
                     #(let #names = unsafe {
                         <#types as ::warpkov_device::device::Parameter>::emulated(&mut __leaves)
                     };)*
-                    #body::<#(#instance),*>(#(#names),*)
+                    #body::<#(#instance),*>(#(#names,)* #places)
                 }
             }
         });

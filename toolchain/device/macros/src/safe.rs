@@ -1,10 +1,10 @@
 //! Safe kernels: what they must not contain, and the contract that follows from their parameters.
 
-use proc_macro2::{Span, TokenStream as Tokens, TokenTree};
-use quote::ToTokens;
+use proc_macro2::{Group, Span, TokenStream as Tokens, TokenTree};
+use quote::{ToTokens, quote};
 use syn::{
-    Error, Expr, ExprBinary, GenericArgument, GenericParam, Generics, Ident, Lifetime, PathArguments, Result, Type,
-    parse_quote,
+    Block, Error, Expr, ExprBinary, FnArg, GenericArgument, GenericParam, Generics, Ident, Lifetime, PathArguments,
+    Result, Type, parse_quote, parse2,
 };
 
 use crate::contract::Requirement;
@@ -138,8 +138,35 @@ fn lifetime_in(tokens: Tokens) -> Option<Span> {
     })
 }
 
-/// Checks that a safe kernel's body has no array in shared memory of its own.
-pub fn check_body(body: Tokens) -> Result<()> {
+/// The name of the argument of a safe kernel's body that has the places of its tiles. No name in the body is the same.
+fn places() -> Ident {
+    Ident::new("__places", Span::mixed_site())
+}
+
+/// That argument.
+pub fn argument() -> FnArg {
+    let places = places();
+    parse_quote! { #places: ::warpkov_device::device::safe::Places }
+}
+
+/// A safe kernel's body, in which each `tile!` has a place of its own. Such a body has no other array in shared memory.
+pub fn with_places(body: &Block) -> Result<Block> {
+    let (mut count, places) = (0, places());
+    let mut body: Block = parse2(place_tiles(body.to_token_stream(), &mut count)?)?;
+    let takes = (0..count).map(|at| {
+        let place = place(at);
+        parse_quote! { let (#place, #places) = #places.take(); }
+    });
+    body.stmts.splice(0..0, takes);
+    Ok(body)
+}
+
+fn place(at: usize) -> Ident {
+    Ident::new(&format!("__place_{at}"), Span::mixed_site())
+}
+
+fn place_tiles(body: Tokens, count: &mut usize) -> Result<Tokens> {
+    let mut placed: Vec<TokenTree> = Vec::new();
     for token in body {
         match token {
             TokenTree::Ident(name) if name == "shared_array" => {
@@ -147,11 +174,25 @@ pub fn check_body(body: Tokens) -> Result<()> {
                     "threads may race in a `shared_array!`: a safe kernel uses `tile!` and the functions of `block`";
                 return Err(Error::new(name.span(), why));
             }
-            TokenTree::Group(group) => check_body(group.stream())?,
-            _ => {}
+            TokenTree::Group(group) => {
+                let is_tile = match placed.as_slice() {
+                    [.., TokenTree::Ident(name), TokenTree::Punct(mark)] => name == "tile" && mark.as_char() == '!',
+                    _ => false,
+                };
+                let mut inside = place_tiles(group.stream(), count)?;
+                if is_tile {
+                    let place = place(*count);
+                    *count += 1;
+                    inside = quote! { @at #place, #inside };
+                }
+                let mut with = Group::new(group.delimiter(), inside);
+                with.set_span(group.span());
+                placed.push(with.into());
+            }
+            token => placed.push(token),
         }
     }
-    Ok(())
+    Ok(placed.into_iter().collect())
 }
 
 /// The name of a parameter's type, and its lifetimes.

@@ -147,6 +147,7 @@ macro_rules! operations {
                     #[inline(always)]
                     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
                     fn $op(cell: impl Cell<Self>, value: Self, order: Ordering, scope: Scope) -> Self {
+                        let scope = cell.scope(scope);
                         fence_before(order, scope);
                         target! {
                             nvptx => {
@@ -220,6 +221,12 @@ pub trait Cell<T> {
     #[doc(hidden)]
     #[track_caller]
     fn update(&self, atomic: Atomic, update: impl Fn(T) -> T) -> T;
+    /// The scope of an operation that asks for `scope`.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn scope(&self, scope: Scope) -> Scope {
+        scope
+    }
 }
 
 impl<T: Word, I: AnyIndex> Cell<T> for (GlobalMut<T>, I) {
@@ -608,6 +615,7 @@ macro_rules! extremes {
                 if value.is_nan() {
                     return load(cell, order, scope);
                 }
+                let scope = cell.scope(scope);
                 fence_before(order, scope);
                 target! {
                     nvptx => {
@@ -859,6 +867,7 @@ macro_rules! store_instruction {
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn load<T: Word>(cell: impl Cell<T>, order: Ordering, scope: Scope) -> T {
+    let scope = cell.scope(scope);
     fence_before(order, scope);
     target! {
         nvptx => {
@@ -912,6 +921,7 @@ pub fn load<T: Word>(cell: impl Cell<T>, order: Ordering, scope: Scope) -> T {
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn store<T: Word>(cell: impl Cell<T>, value: T, order: Ordering, scope: Scope) {
+    let scope = cell.scope(scope);
     fence_before(order, scope);
     target! {
         nvptx => {
@@ -963,6 +973,7 @@ pub fn store<T: Word>(cell: impl Cell<T>, value: T, order: Ordering, scope: Scop
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn compare_exchange<T: AtomicInteger>(cell: impl Cell<T>, expected: T, new: T, order: Ordering, scope: Scope) -> T {
+    let scope = cell.scope(scope);
     fence_before(order, scope);
     target! {
         nvptx => {

@@ -71,7 +71,7 @@ pub fn reduce<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy
 /// [`reduce`], without the caller's line, so that each of its barriers has a line of its own.
 #[inline(always)]
 fn reduce_warps<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) -> T {
-    let partial = shared_array!(block_reduce_partial: T; 32);
+    let partial = shared_array!(@named "$", block_reduce_partial: T; 32);
     let (lane, warps) = (warp::lane_id(), thread::block_size() / warp::SIZE);
     let value = warp::reduce(value, combine);
     if lane == 0 {
@@ -115,7 +115,7 @@ pub fn exclusive_scan<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> 
 /// [`exclusive_scan`], without the caller's line, so that each of its barriers has a line of its own.
 #[inline(always)]
 fn scan_warps<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) -> (T, T) {
-    let totals = shared_array!(block_scan_totals: T; 32);
+    let totals = shared_array!(@named "$", block_scan_totals: T; 32);
     let (lane, warp_id, warps) = (warp::lane_id(), warp::warp_id(), thread::block_size() / warp::SIZE);
     let inclusive = warp::inclusive_scan(value, combine);
     if lane == warp::SIZE - 1 {
@@ -181,7 +181,8 @@ pub struct Scan<T> {
 #[inline(always)]
 #[must_use]
 pub fn scan<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) -> Scan<T> {
-    let (totals, prefixes) = (shared_array!(block_totals: T; 32), shared_array!(block_prefixes: T; 32));
+    let (totals, prefixes) =
+        (shared_array!(@named "$", block_totals: T; 32), shared_array!(@named "$", block_prefixes: T; 32));
     let (lane, warp_id, threads) = (warp::lane_id(), warp::warp_id(), thread::block_size());
     let (warps, lanes) = (threads.div_ceil(warp::SIZE), warp::SIZE.min(threads - warp::SIZE * warp_id));
     let mask = warp::FULL >> (warp::SIZE - lanes);
@@ -254,7 +255,7 @@ pub fn reduce_all<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + 
 #[inline(always)]
 #[must_use]
 pub fn broadcast<T: Word>(value: T, source: u32) -> T {
-    let cell = shared_array!(block_broadcast: T; 1);
+    let cell = shared_array!(@named "$", block_broadcast: T; 1);
     if thread::index_in_block() == source {
         cell.set(0, value);
     }

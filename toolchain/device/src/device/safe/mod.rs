@@ -65,6 +65,8 @@ pub use slice::{AtomicCell, Atomics, Slice};
 pub use sparse::SparseRows;
 pub use tile::{Filled, FilledRows, Sums, Tile};
 #[doc(hidden)]
+pub use tile::{Place, Places};
+#[doc(hidden)]
 pub use view::Single;
 pub use view::{Counters, In, In2, Indices, Item, Out, Out2, PerBlock, PerThread};
 

@@ -7,7 +7,7 @@ use super::index::Len;
 use super::{Count, In, Item, out_of_range};
 #[cfg(target_arch = "nvptx64")]
 use crate::device::atomic::Address;
-use crate::device::atomic::Cell;
+use crate::device::atomic::{Cell, Scope};
 use crate::device::{AnyIndex, Element, Global, GlobalMut, Word};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::thread::Atomic;
@@ -330,7 +330,8 @@ pub struct Atomics<T> {
     pub(super) len: u64,
 }
 
-/// A number of [`Atomics`]: the first argument of the functions of [`atomic`](crate::device::atomic).
+/// A number of [`Atomics`]: the first argument of the functions of [`atomic`](crate::device::atomic). All blocks may have it, so an operation
+/// of [`Scope::Block`] is one of [`Scope::Device`].
 ///
 /// ```
 /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
@@ -471,5 +472,13 @@ impl<T: Word> Cell<T> for AtomicCell<T> {
     #[track_caller]
     fn update(&self, atomic: Atomic, update: impl Fn(T) -> T) -> T {
         self.cell.update(atomic, update)
+    }
+
+    #[inline(always)]
+    fn scope(&self, scope: Scope) -> Scope {
+        match scope {
+            Scope::Block => Scope::Device,
+            wider => wider,
+        }
     }
 }

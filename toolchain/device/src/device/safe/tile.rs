@@ -96,12 +96,40 @@ pub struct Sums<'t, T> {
     tile: &'t Tile<T>,
 }
 
+/// The places of the `tile!` in a safe kernel's body: each moves into its tile, so that no array has two. `#[kernel]` gives them to
+/// the body as an argument that has no name there.
+#[doc(hidden)]
+pub struct Places(());
+
+/// The place of one `tile!`.
+#[doc(hidden)]
+pub struct Place(());
+
+impl Places {
+    /// The places of a kernel.
+    ///
+    /// # Safety
+    /// Each thread of a kernel has one.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn new() -> Self {
+        Self(())
+    }
+
+    /// One place, and the others.
+    #[inline(always)]
+    #[must_use]
+    pub fn take(self) -> (Place, Self) {
+        (Place(()), self)
+    }
+}
+
 impl<T: Element> Tile<T> {
     /// For [`tile!`](crate::tile).
     #[doc(hidden)]
     #[inline(always)]
     #[must_use]
-    pub fn of_array(array: Shared<T>, len: u32) -> Self {
+    pub fn of_array(_: Place, array: Shared<T>, len: u32) -> Self {
         Self { array, len }
     }
 
@@ -324,7 +352,8 @@ impl<T: Element> FilledRows<'_, T> {
 }
 
 /// An array in shared memory that the threads of a block fill and read: `let mut tile = tile!(tile: f32; 256);`. The name must differ
-/// from that of all other arrays of the crate. See [`Tile`](crate::device::safe::Tile).
+/// from that of all other arrays of the crate. It stands in the body of a `#[kernel(safe)]`, not in another function, and not in a
+/// loop: two tiles of one array would race. See [`Tile`](crate::device::safe::Tile).
 ///
 /// ```
 /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
@@ -344,7 +373,14 @@ impl<T: Element> FilledRows<'_, T> {
 /// ```
 #[macro_export]
 macro_rules! tile {
+    (@at $place:ident, $name:ident: $ty:ty; $len:literal) => {
+        $crate::device::safe::Tile::<$ty>::of_array(
+            $place,
+            $crate::shared_array!(@named "$tile_", $name: $ty; $len),
+            $len,
+        )
+    };
     ($name:ident: $ty:ty; $len:literal) => {
-        $crate::device::safe::Tile::<$ty>::of_array($crate::shared_array!(@named "tile_", $name: $ty; $len), $len)
+        compile_error!("`tile!` stands in the body of a `#[kernel(safe)]` itself, by this name")
     };
 }
