@@ -179,11 +179,17 @@ fn place_tiles(body: Tokens, count: &mut usize) -> Result<Tokens> {
                     [.., TokenTree::Ident(name), TokenTree::Punct(mark)] => name == "tile" && mark.as_char() == '!',
                     _ => false,
                 };
+                let before = *count;
                 let mut inside = place_tiles(group.stream(), count)?;
                 if is_tile {
                     let place = place(*count);
                     *count += 1;
                     inside = quote! { @at #place, #inside };
+                }
+                // As it was: `stringify!` shows what is put together again with other spaces.
+                if *count == before {
+                    placed.push(group.into());
+                    continue;
                 }
                 let mut with = Group::new(group.delimiter(), inside);
                 with.set_span(group.span());

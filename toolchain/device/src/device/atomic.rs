@@ -221,7 +221,7 @@ pub trait Cell<T> {
     #[doc(hidden)]
     #[track_caller]
     fn update(&self, atomic: Atomic, update: impl Fn(T) -> T) -> T;
-    /// The scope of an operation that asks for `scope`.
+    /// The scope of an operation that writes the cell and asks for `scope`.
     #[doc(hidden)]
     #[inline(always)]
     fn scope(&self, scope: Scope) -> Scope {
@@ -867,7 +867,6 @@ macro_rules! store_instruction {
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn load<T: Word>(cell: impl Cell<T>, order: Ordering, scope: Scope) -> T {
-    let scope = cell.scope(scope);
     fence_before(order, scope);
     target! {
         nvptx => {

@@ -331,7 +331,7 @@ pub struct Atomics<T> {
 }
 
 /// A number of [`Atomics`]: the first argument of the functions of [`atomic`](crate::device::atomic). All blocks may have it, so an operation
-/// of [`Scope::Block`] is one of [`Scope::Device`].
+/// that writes it with [`Scope::Block`] has [`Scope::Device`]: none is lost. A load with `Scope::Block` may return an older number.
 ///
 /// ```
 /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
