@@ -54,7 +54,6 @@ fn type_of<T: Number>() -> String {
 pub struct Input<T> {
     start: *const T,
     length: usize,
-    /// Whether neither this array nor one that it is a view of can be written.
     read_only: bool,
     _owner: Py<PyAny>,
 }
@@ -84,23 +83,8 @@ impl<T: Number> FromPyObject<'_, '_> for Input<T> {
         if found != expected || !adjacent || (length > 0 && address % align_of::<T>() != 0) {
             return Err(invalid(format!("an array has type {found}, expected aligned and adjacent {expected}")));
         }
-        let read_only = read_only && !shared(&array.to_owned())?;
         Ok(Self { start: address as *const T, length, read_only, _owner: array.to_owned().unbind() })
     }
-}
-
-/// Whether an array is a view of one that can be written.
-fn shared(array: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let mut owner = array.getattr_opt("base")?;
-    while let Some(array) = owner.filter(|owner| !owner.is_none()) {
-        // Other owners, such as mapped files, have given the array its flag.
-        let Some(flags) = array.getattr_opt("flags")? else { break };
-        if flags.getattr("writeable")?.extract()? {
-            return Ok(true);
-        }
-        owner = array.getattr_opt("base")?;
-    }
-    Ok(false)
 }
 
 impl<T: Number> AsRef<[T]> for Input<T> {
@@ -125,8 +109,8 @@ impl<T: Number> Input<T> {
         unsafe { Array::lent(self) }
     }
 
-    /// The numbers for a model that trusts them once it has checked them: the memory of the array if it is read-only, else a copy. The
-    /// documentation of the package forbids to make it writeable again.
+    /// The numbers for a model that trusts them once it has checked them: the memory of the array if it is read-only, else a copy. NumPy's
+    /// flag is of the array: the documentation of the package forbids to write its memory through another one.
     pub fn kept(self) -> Array<T> {
         if self.read_only { self.lent() } else { self.to_vec().into() }
     }

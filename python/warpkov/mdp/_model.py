@@ -41,8 +41,8 @@ class Model(Process):
 
     The model has states s in {0 ... S-1}, a number of actions for each state, probabilities P(s'|s, a),
     rewards R(s, a, s') and a discount factor gamma in [0, 1]. Models are validated and cannot be changed. A model works
-    in the memory of read-only arrays (``array.flags.writeable = False``), where their types permit: do not make them
-    writeable again. Arrays that can be written are copied, and so are views of them.
+    in the memory of read-only arrays (``array.flags.writeable = False``), where their types permit: do not change this
+    memory through another array. Arrays that can be written are copied.
 
     The parameters are those of `warpkov.mdp.solve`, which describes the shapes.
 
@@ -758,10 +758,7 @@ def _compressed(
 
 def _own(array: np.ndarray) -> np.ndarray:
     """An array that nobody else has, read-only, so that a model takes it as it is."""
-    owner: Any = array
-    while isinstance(owner, np.ndarray):
-        owner.flags.writeable = False
-        owner = owner.base
+    array.flags.writeable = False
     return array
 
 

@@ -165,8 +165,8 @@ def solve(
     -----
     The solver works in the memory of `P` and `R` if they are read-only CSR matrices of SciPy in the order "sas"
     (or with indices in ascending order) with int32 indices, int64 row pointers and float64 data. Arrays that can be
-    written are copied, and so are views of them and row pointers of int32. Do not make read-only arrays writeable
-    again. Python's other threads run during a solve.
+    written are copied, and so are row pointers of int32. Do not change the memory of read-only arrays through
+    another array. Python's other threads run during a solve.
 
     Arrays of PyTorch, CuPy and JAX may take the place of dense NumPy arrays. Those in the memory of a GPU
     are copied to the host, where models are validated.
