@@ -50,7 +50,7 @@ fetch() {
 # The emulated suite lasts longest and waits for nothing, so it takes what the other tests leave of the cores; then what has its own
 # target directory.
 suite() {
-    renice --priority 10 --pid "$BASHPID" >/dev/null
+    renice --priority 4 --pid "$BASHPID" >/dev/null
     step cargo test --workspace --test kernels
     step scripts/test-learn.sh
     step scripts/own-kernel.sh
