@@ -182,7 +182,7 @@ const fn work(step: &'static str, parts: f64, one_ms: f64, two_ms: f64, measured
 
 /// Work on so many parts, with sums.
 const fn summed(step: &'static str, parts: f64, one_ms: f64, two_ms: f64, measured: (u32, f64)) -> DividedStep {
-    DividedStep { step, one_ms, messages_ms: 0.0, sums_ms: longer(one_ms, two_ms), bytes: 0.0, parts, measured }
+    DividedStep { messages_ms: 0.0, sums_ms: longer(one_ms, two_ms), ..work(step, parts, one_ms, two_ms, measured) }
 }
 
 /// Work whose parts are all of a vector of this many numbers, through NCCL.

@@ -225,7 +225,7 @@ impl Checkpoint {
         };
         let mut run = rounds(&mut contents)?;
         // Files of earlier versions do not tell.
-        if contents.number("solved").unwrap_or(false) {
+        if contents.text("solved").is_ok() && contents.number("solved")? {
             run.status = Status::Solved;
         }
         Ok(Self { method, in_f64, target, attempt, in_round, values: Vec::new(), run })

@@ -151,8 +151,8 @@ impl Sums {
         if size == 1 || len == 0 {
             return Ok(());
         }
-        let part = len.div_ceil(size as usize);
-        if self.link.is_none() && len >= LONG && u32::try_from(part).is_ok() {
+        let range = |of| comm::part(len, size, of);
+        if self.link.is_none() && len >= LONG && u32::try_from(range(0).len()).is_ok() {
             self.link = Some(Link::new(device, comm)?);
         }
         let Some(link) = self.link.as_ref().and_then(Option::as_ref).filter(|_| len >= LONG) else {
@@ -161,7 +161,6 @@ impl Sums {
             comm.all_reduce_sum(&mut all)?;
             return Ok(device.write(numbers, &all)?);
         };
-        let range = |of: u32| (of as usize * part).min(len)..((of as usize + 1) * part).min(len);
         let own = range(rank).len();
         let for_all = |range: &dyn Fn(u32) -> Range<usize>| (0..size).map(|of| (of, range(of))).collect::<Vec<_>>();
         let parts = self.parts.at_least(device, size as usize * own)?;

@@ -280,6 +280,7 @@ impl Ranks {
             [device] => match work(self.world.comm(), *device) {
                 // Wrong input is wrong on every rank.
                 Err(error) if error.exit_code() == 2 && self.size() > 1 => self.agree(Err(error)),
+                Err(error) if self.size() > 1 => Err(error.on(*device)),
                 result => result.map(|result| vec![result]),
             },
             devices => {

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::branch::first_largest;
 use super::clock::PRODUCTS_PER_CHECK;
-use super::graph::{Child, Edge, NONE, Nodes};
+use super::graph::{Child, Edge, NONE};
 use super::interval::Interval;
 use super::search::Search;
 use crate::belief::Belief;
@@ -23,6 +23,19 @@ const PARALLEL_POINTS: usize = 1 << 16;
 
 /// A successor below this fraction of the sum of its action's weighted gaps keeps its known upper bound.
 const NEGLIGIBLE_GAP: f64 = 0.01;
+
+/// Takes nodes from the front of `rest` until their work is at least `limit`, so that little time lies between two checks of the clock.
+/// Returns them, and their work.
+fn chunk<'a>(rest: &mut &'a [u32], limit: usize, work_of: impl Fn(&u32) -> usize) -> (&'a [u32], usize) {
+    let (mut work, mut taken) = (0, 0);
+    while work < limit && taken < rest.len() {
+        work += work_of(&rest[taken]);
+        taken += 1;
+    }
+    let (now, later) = rest.split_at(taken);
+    *rest = later;
+    (now, work)
+}
 
 impl Search<'_, '_> {
     /// The index of a belief's node. A new node gets the fast informed bound.
@@ -85,14 +98,8 @@ impl Search<'_, '_> {
     pub(super) fn update_lower_bounds(&mut self, nodes: &[u32]) -> bool {
         let mut rest = nodes;
         while !rest.is_empty() {
-            // Chunks bound the time between two checks of the clock.
-            let (mut products, mut taken) = (0, 0);
-            while products < PRODUCTS_PER_CHECK && taken < rest.len() {
-                products += self.lower_bound.products(&self.graph.nodes[rest[taken] as usize]);
-                taken += 1;
-            }
-            let (now, later) = rest.split_at(taken);
-            rest = later;
+            let products_of = |&node: &u32| self.lower_bound.products(&self.graph.nodes[node as usize]);
+            let (now, products) = chunk(&mut rest, PRODUCTS_PER_CHECK, products_of);
             if products < PARALLEL_PRODUCTS {
                 now.iter().for_each(|&node| _ = self.lower(node));
             } else {
@@ -128,17 +135,11 @@ impl Search<'_, '_> {
         let time = self.upper_bound.sawtooth.time();
         nodes.sort_unstable();
         nodes.dedup();
-        let points = |nodes: &Nodes, node: &u32| (time - nodes[*node as usize].read) as usize;
         let mut rest = &nodes[..];
         while !rest.is_empty() {
-            let (mut work, mut taken) = (0, 0);
-            while work < PRODUCTS_PER_CHECK / 8 && taken < rest.len() {
-                work += points(&self.graph.nodes, &rest[taken]);
-                taken += 1;
-            }
-            let (now, later) = rest.split_at(taken);
-            rest = later;
-            if work < PARALLEL_POINTS {
+            let points_of = |&node: &u32| (time - self.graph.nodes[node as usize].read) as usize;
+            let (now, points) = chunk(&mut rest, PRODUCTS_PER_CHECK / 8, points_of);
+            if points < PARALLEL_POINTS {
                 now.iter().for_each(|&node| _ = self.upper(node));
             } else {
                 let (nodes, bound) = (&self.graph.nodes, &self.upper_bound);

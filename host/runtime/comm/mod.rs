@@ -28,6 +28,7 @@ pub use mpi::Mpi;
 pub use nccl::Nccl;
 pub use world::{World, node};
 
+use std::ops::Range;
 use std::time::Duration;
 
 use bytemuck::Pod;
@@ -182,9 +183,8 @@ pub trait Communicator {
             }
             return Ok(());
         }
-        let part = numbers.len().div_ceil(size as usize);
         let len = numbers.len();
-        let range = |of: u32| (of as usize * part).min(len)..((of as usize + 1) * part).min(len);
+        let range = |of| part(len, size, of);
         let others: Vec<u32> = (1..size).map(|distance| (rank + distance) % size).collect();
         let sends = others.iter().map(|&to| (to, bytes_of(&numbers[range(to)]))).collect();
         let own = range(rank);
@@ -198,7 +198,7 @@ pub trait Communicator {
         for part in &parts[1..] {
             combined.iter_mut().zip(part).for_each(|(sum, &number)| *sum = combine(*sum, number));
         }
-        combined.resize(part, 0.0);
+        combined.resize(range(0).len(), 0.0);
         let all = self.all_gather_equal(&bytes_of(&combined))?;
         for (of, bytes) in (0..size).zip(all) {
             let target = &mut numbers[range(of)];
@@ -206,6 +206,12 @@ pub trait Communicator {
         }
         Ok(())
     }
+}
+
+/// The part that a rank of `size` combines of `len` numbers: the last parts may be shorter, or empty.
+pub(crate) fn part(len: usize, size: u32, rank: u32) -> Range<usize> {
+    let (longest, rank) = (len.div_ceil(size as usize), rank as usize);
+    (rank * longest).min(len)..((rank + 1) * longest).min(len)
 }
 
 /// The bytes of every rank, each of which sends its own to all others.

@@ -1,5 +1,6 @@
 //! Safe kernels: launches without `unsafe`, whose contract follows from the lengths.
 
+use warpkov_device::device::atomic::{AtomicCounter, AtomicFloat, AtomicInteger, AtomicNumber, Ordering, Scope};
 use warpkov_device::device::safe::{
     Atomics, ByBlock, ByRun, ByWarp, Counters, In, In2, Indices, Len, Out, Out2, Own, PerBlock, PerThread, Slice,
     SparseRows,
@@ -529,6 +530,47 @@ fn rounds_and_sums_of_blocks() {
     let (x, mut bins) = (device.upload(&[10_u32; 8]).unwrap(), device.zeros(10).unwrap());
     let error = message(digits(&device, Shape::new(1, 32), 8, &x, &mut bins));
     assert!(error.contains("digits") && error.contains("tests/safe.rs"), "{error}");
+}
+
+/// Each thread updates each cell once, and asks for the scope of its block.
+#[kernel(safe)]
+fn narrow_updates(counts: Atomics<u32>, wide: Atomics<i64>, extremes: Atomics<f64>) {
+    let (one, scope) = (1 << (thread::index_1d() % 32), Scope::Block);
+    u32::fetch_add(counts.at(0), 1, Ordering::Relaxed, scope);
+    u32::fetch_dec(counts.at(1), u32::MAX, Ordering::AcqRel, scope);
+    u32::fetch_inc(counts.at(2), u32::MAX, Ordering::Relaxed, scope);
+    u32::fetch_or(counts.at(3), one, Ordering::SeqCst, scope);
+    u32::fetch_xor(counts.at(4), one, Ordering::Relaxed, scope);
+    u32::fetch_and(counts.at(5), !one, Ordering::Relaxed, scope);
+    atomic::store(counts.at(6), 7, Ordering::Relaxed, scope);
+    let mut old: u32 = atomic::load(counts.at(7), Ordering::Relaxed, Scope::Device);
+    loop {
+        match atomic::compare_exchange(counts.at(7), old, old + 1, Ordering::Relaxed, scope) {
+            found if found == old => break,
+            found => old = found,
+        }
+    }
+    let index = thread::index_1d() as i64;
+    i64::fetch_max(wide.at(0), index, Ordering::Relaxed, scope);
+    i64::fetch_min(wide.at(1), -index, Ordering::Relaxed, scope);
+    i64::fetch_replace(wide.at(2), 5, Ordering::Relaxed, scope);
+    f64::fetch_max(extremes.at(0), index as f64, Ordering::Relaxed, scope);
+    f64::fetch_min(extremes.at(1), -index as f64, Ordering::Relaxed, scope);
+}
+
+/// All blocks may have a cell of a safe kernel: none of their updates is lost or is a race, whatever scope they ask for.
+#[test]
+fn updates_of_several_blocks_are_all_kept() {
+    Emulator::explore(6, |device| {
+        let mut counts = device.upload(&[0, 64, 0, 0, 0, u32::MAX, 0, 0])?;
+        let (mut wide, mut extremes) = (device.zeros::<i64>(3)?, device.zeros::<f64>(2)?);
+        narrow_updates(device, Shape::new(2, 32), &mut counts, &mut wide, &mut extremes)?;
+        assert_eq!(device.to_vec(&counts)?, [64, 0, 64, u32::MAX, 0, 0, 7, 64]);
+        assert_eq!(device.to_vec(&wide)?, [63, -63, 5]);
+        assert_eq!(device.to_vec(&extremes)?, [63.0, -63.0]);
+        Ok::<_, EmulatorError>(())
+    })
+    .unwrap();
 }
 
 #[kernel(safe, T = [f32, f64], O = [u32, u64])]

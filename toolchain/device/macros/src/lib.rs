@@ -109,7 +109,7 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let expanded = Kernel::new(attribute, &function.sig).and_then(|kernel| {
         let mut function = function.clone();
         if kernel.safe {
-            function.block = Box::new(safe::with_places(&function.block)?);
+            *function.block = safe::with_places(&function.block)?;
         }
         let (device, host) = (kernel.entries(tokens, Vec::new())?, kernel.host(&function)?);
         if kernel.safe {
