@@ -18,7 +18,7 @@ mod common;
 mod completions;
 mod devices;
 pub mod error;
-mod hmm;
+pub mod hmm;
 mod learn;
 mod man;
 pub mod mdp;

@@ -1,5 +1,6 @@
 //! Hidden Markov models. Arrays are flat, row by row.
 
+use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -23,12 +24,15 @@ use crate::error::{exception, invalid};
 use crate::options::choice;
 use crate::wait::detached;
 use warpkov_cli::error::Error;
+use warpkov_cli::hmm::generate::Family;
+use warpkov_cli::named;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hmm_scores, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_decode, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_check, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_filter, module)?)?;
+    module.add_function(wrap_pyfunction!(hmm_generate, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_load, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_posteriors, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_save, module)?)?;
@@ -386,13 +390,28 @@ fn arrays(py: Python<'_>, parts: HmmParts) -> PyResult<Bound<'_, PyDict>> {
     Ok(found)
 }
 
-/// Reads a model from a file: its parameters, and the type of its covariances.
+/// The arrays of a model, and the type of its covariances if it emits vectors.
+type Found<'py> = (Bound<'py, PyDict>, Option<&'static str>);
+
+fn found(py: Python<'_>, parts: HmmParts) -> PyResult<Found<'_>> {
+    let kind = match &parts.emissions {
+        Emissions::Categorical { .. } => None,
+        Emissions::Gaussian { covariances: Covariances::Diagonal(_), .. } => Some("diag"),
+        Emissions::Gaussian { covariances: Covariances::Full(_), .. } => Some("full"),
+    };
+    Ok((arrays(py, parts)?, kind))
+}
+
+/// The model of the family that the first word names, with the options that the other words are.
 #[pyfunction]
-fn hmm_load<'py>(
-    py: Python<'py>,
-    path: PathBuf,
-    format: Option<&str>,
-) -> PyResult<(Bound<'py, PyDict>, Option<&'static str>)> {
+fn hmm_generate(py: Python<'_>, words: Vec<OsString>) -> PyResult<Found<'_>> {
+    let family: Family = named(words.into_iter()).map_err(invalid)?;
+    found(py, detached(py, || family.generate())?.map_err(exception)?.into_parts())
+}
+
+/// Reads a model from a file.
+#[pyfunction]
+fn hmm_load<'py>(py: Python<'py>, path: PathBuf, format: Option<&str>) -> PyResult<Found<'py>> {
     let format = format.map(|name| choice("format", name)).transpose()?;
     let parts = detached(py, || io::read(&path, format))?.map_err(exception)?.into_parts();
     if parts.end.is_some() {
@@ -401,12 +420,7 @@ fn hmm_load<'py>(
             "{path}: the model has end probabilities, for which hmmlearn's models have no place"
         )));
     }
-    let kind = match &parts.emissions {
-        Emissions::Categorical { .. } => None,
-        Emissions::Gaussian { covariances: Covariances::Diagonal(_), .. } => Some("diag"),
-        Emissions::Gaussian { covariances: Covariances::Full(_), .. } => Some("full"),
-    };
-    Ok((arrays(py, parts)?, kind))
+    found(py, parts)
 }
 
 /// Writes a model to a file.

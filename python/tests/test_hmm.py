@@ -3,6 +3,8 @@
 import copy
 import itertools
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -641,3 +643,33 @@ def test_files_that_are_no_model(tmp_path):
     file.write_text('{"pi": [1], "A": [[0.5]], "B": [[1]], "end": [0.5]}')
     with pytest.raises(ValueError, match="end probabilities"):
         hmm.load(file)
+
+
+@pytest.mark.parametrize(
+    "family, parameters",
+    [
+        ("random", {"states": 3, "symbols": 4, "seed": 7}),
+        ("random", {"states": 2, "symbols": ["A", "C", "G", "T"]}),
+        ("left_right", {"states": 5, "jump": 2, "dimensions": 2, "full": True}),
+        ("ice_cream", {}),
+    ],
+)
+def test_models_of_families_are_those_of_the_command(family, parameters, tmp_path):
+    model = hmm.generate(family, **parameters)
+    options = [f"--{name}={','.join(value) if isinstance(value, list) else value}" for name, value in parameters.items()]
+    options = ["--full" if option == "--full=True" else option for option in options]
+    command = [sys.executable, "-m", "warpkov", "hmm", "generate", family.replace("_", "-"), *options]
+    subprocess.run([*command, "--out", tmp_path / "model.json"], check=True, timeout=60)
+    expected = hmm.load(tmp_path / "model.json")
+    assert type(model) is type(expected) and model.n_components == expected.n_components
+    names = ["startprob_", "transmat_"]
+    names += ["emissionprob_"] if isinstance(model, CategoricalHMM) else ["means_", "covars_"]
+    for name in names:
+        np.testing.assert_array_equal(getattr(model, name), getattr(expected, name))
+
+
+def test_families_that_are_none():
+    with pytest.raises(ValueError, match="casino"):
+        hmm.generate("casino")
+    with pytest.raises(ValueError, match="--stats"):
+        hmm.generate("random", stats=3)

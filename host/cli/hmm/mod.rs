@@ -11,7 +11,7 @@ mod convert;
 mod decode;
 mod file;
 mod filter;
-mod generate;
+pub mod generate;
 mod info;
 mod posterior;
 mod sample;

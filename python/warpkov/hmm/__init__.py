@@ -11,8 +11,8 @@ path q and the observations O have the joint probability
 """
 
 from ._categorical import CategoricalHMM
-from ._files import load, save
+from ._files import generate, load, save
 from ._gaussian import GaussianHMM
 from ._monitor import ConvergenceMonitor
 
-__all__ = ["CategoricalHMM", "ConvergenceMonitor", "GaussianHMM", "load", "save"]
+__all__ = ["CategoricalHMM", "ConvergenceMonitor", "GaussianHMM", "generate", "load", "save"]

@@ -1,18 +1,53 @@
-"""Models in files."""
+"""Models of known families, and in files."""
 
 from __future__ import annotations
 
 import os
-from typing import Union
+from typing import Any, Union
 
 import numpy as np
 
 from .. import _warpkov
+from .._process import words
 from ._base import BaseHMM
 from ._categorical import CategoricalHMM
 from ._gaussian import GaussianHMM
 
 Path = Union[str, "os.PathLike[str]"]
+
+
+def generate(family: str, **parameters: Any) -> CategoricalHMM | GaussianHMM:
+    """Generate a model of a known family.
+
+    Names of states and symbols are left out.
+
+    Parameters
+    ----------
+    family : str
+        "random", "left_right" or "ice_cream".
+    **parameters
+        The options of ``warpkov hmm generate FAMILY``, which ``--help`` lists, with underscores for hyphens.
+
+    Returns
+    -------
+    CategoricalHMM or GaussianHMM
+        The model, with the covariance type "diag" or "full". Equal parameters give equal models.
+
+    Examples
+    --------
+    >>> from warpkov import hmm
+    >>> hmm.generate("left_right", states=4, jump=2, symbols=8, seed=1).n_components
+    4
+    """
+    return _model(*_warpkov.hmm_generate(words(family, parameters)))
+
+
+def _model(found: dict[str, Any], kind: str | None) -> CategoricalHMM | GaussianHMM:
+    arrays = {name: np.asarray(numbers) for name, numbers in found.items()}
+    states = arrays["start"].size
+    model = CategoricalHMM(states) if kind is None else GaussianHMM(states, kind)  # type: ignore[arg-type]
+    model._update(arrays)
+    return model
 
 
 def load(path: Path, *, format: str | None = None) -> CategoricalHMM | GaussianHMM:
@@ -37,12 +72,7 @@ def load(path: Path, *, format: str | None = None) -> CategoricalHMM | GaussianH
     ValueError
         The file holds no valid model, or one with end probabilities.
     """
-    found, kind = _warpkov.hmm_load(path, format)
-    arrays = {name: np.asarray(numbers) for name, numbers in found.items()}
-    states = arrays["start"].size
-    model = CategoricalHMM(states) if kind is None else GaussianHMM(states, kind)  # type: ignore[arg-type]
-    model._update(arrays)
-    return model
+    return _model(*_warpkov.hmm_load(path, format))
 
 
 def save(model: BaseHMM, path: Path, *, format: str | None = None) -> None:
