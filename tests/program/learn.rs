@@ -69,14 +69,23 @@ fn exercises_are_found_by_number_and_name() {
     let path = path.to_str().expect("UTF-8");
     assert_eq!(prints(Path::new("/"), &["list", "--course", path]), list);
     assert!(prints(here, &["next"]).contains("exercises/00_first"));
+    assert_eq!(prints(here, &["read"]), "# 0. The first\n");
+    assert_eq!(prints(here, &["read", "0", "--width", "20"]), "# 0. The first\n");
+    refuses(here, &["read", "7"], "07-the-second.md");
     for name in ["7", "07", "the_second", "07_the_second"] {
         assert!(prints(here, &["hint", name, "--all"]).contains("Hint 2 of 3: Two,\non two lines.\n"), "{name}");
     }
-    write(&here.join("learn/progress.json"), "{ \"solved\": [\"00_first\"], \"hints\": {} }");
+    write(
+        &here.join("learn/progress.json"),
+        "{ \"solved\": [\"00_first\"], \"parts\": { \"07_the_second\": [2, 5] }, \"hints\": {} }",
+    );
+    let list = prints(here, &["list"]);
+    assert!(list.starts_with("solved  00_first") && list.contains("\n2/5     07_the_second"), "{list}");
     assert!(prints(here, &["next"]).contains("exercises/07_the_second"));
     let json: serde_json::Value = serde_json::from_str(&prints(here, &["list", "--json"])).expect("JSON");
     assert_eq!(json["exercises"][0]["solved"], true);
     assert_eq!(json["exercises"][1]["solved"], false);
+    assert_eq!(json["exercises"][1]["parts"], serde_json::json!([2, 5]));
 }
 
 #[test]

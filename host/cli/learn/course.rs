@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use warpkov_common::io::{Error as FileError, output};
 
 use crate::error::Error;
@@ -22,8 +23,11 @@ pub struct Course {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
-    /// Exercises whose last check passed.
+    /// Exercises that have passed a check.
     pub solved: BTreeSet<String>,
+    /// The most parts of an exercise that have passed a check, and how many it has.
+    #[serde(default)]
+    pub parts: BTreeMap<String, (usize, usize)>,
     /// Hints shown of each exercise.
     pub hints: BTreeMap<String, usize>,
 }
@@ -31,6 +35,30 @@ pub struct Progress {
 /// Whether a folder is that of the course.
 fn is_course(folder: &Path) -> bool {
     ["exercises", "harness", "Cargo.toml"].iter().all(|name| folder.join(name).exists())
+}
+
+impl Progress {
+    /// What `list` says of an exercise: `solved`, or parts that passed, such as `4/5`.
+    pub fn state(&self, exercise: &str) -> String {
+        match self.parts.get(exercise) {
+            _ if self.solved.contains(exercise) => "solved".to_owned(),
+            Some((passed, of)) if *passed > 0 => format!("{passed}/{of}"),
+            _ => String::new(),
+        }
+    }
+
+    /// Notes what a check of all parts of an exercise found. What has passed once stays.
+    pub fn note(&mut self, exercise: &str, report: &Value) {
+        let parts = report["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let passed = parts.iter().take_while(|part| part["passed"] == true).count();
+        if report["passed"] == true {
+            self.solved.insert(exercise.to_owned());
+        }
+        if let Some(of) = report["of"].as_u64() {
+            let known = self.parts.entry(exercise.to_owned()).or_default();
+            *known = (passed.max(known.0), of as usize);
+        }
+    }
 }
 
 impl Course {

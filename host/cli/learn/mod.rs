@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | `course` | the course's folder: exercises, hints, progress |
 //! | `program` | builds and runs the program of an exercise |
+//! | `read` | a page of the course for a terminal |
 //! | `submit` | the solutions of many students |
 
 mod course;
 mod program;
+mod read;
 mod submit;
 
 use std::collections::BTreeSet;
@@ -31,6 +33,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   warpkov learn list
   warpkov learn next
+  warpkov learn read
   warpkov learn check --watch
   warpkov learn hint transpose
   warpkov learn check 4 --device cuda";
@@ -39,6 +42,7 @@ Examples:
 pub enum LearnCommand {
     List(List),
     Next(Next),
+    Read(Read),
     Hint(Hint),
     Check(CheckArguments),
     Trace(Trace),
@@ -87,6 +91,22 @@ pub struct List {
 pub struct Next {
     #[command(flatten)]
     place: Folder,
+}
+
+/// Shows the page of an exercise, without what the page folds: hints and solutions.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  warpkov learn read\n  warpkov learn read 4 --all | less")]
+pub struct Read {
+    #[command(flatten)]
+    place: Folder,
+    /// Number or name of the exercise [default: the next one].
+    exercise: Option<String>,
+    /// Show all.
+    #[arg(long)]
+    all: bool,
+    /// Columns of text.
+    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u16).range(20..))]
+    width: u16,
 }
 
 /// Shows one more hint for an exercise.
@@ -212,6 +232,7 @@ pub fn run(command: LearnCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
         LearnCommand::List(arguments) => list(&arguments, out),
         LearnCommand::Next(arguments) => next(&arguments, out),
+        LearnCommand::Read(arguments) => read(&arguments, out),
         LearnCommand::Hint(arguments) => hint(&arguments, out),
         LearnCommand::Check(arguments) if arguments.watch => watch(&arguments, out),
         LearnCommand::Check(arguments) => check(&arguments, out),
@@ -225,14 +246,16 @@ fn list(arguments: &List, mut out: impl Write) -> Result<Outcome, Error> {
     let course = arguments.place.course()?;
     let progress = course.progress()?;
     if arguments.json {
-        let entry = |name: &String| json!({ "exercise": name, "title": course.title(name), "solved": progress.solved.contains(name) });
+        let entry = |name: &String| {
+            let (solved, parts) = (progress.solved.contains(name), progress.parts.get(name));
+            json!({ "exercise": name, "title": course.title(name), "solved": solved, "parts": parts })
+        };
         let exercises: Vec<Value> = course.exercises.iter().map(entry).collect();
         writeln!(out, "{}", json!({ "course": course.folder, "exercises": exercises }))?;
         return Ok(Outcome::Success);
     }
     for name in &course.exercises {
-        let state = if progress.solved.contains(name) { "solved" } else { "" };
-        writeln!(out, "{state:6}  {name:22}  {}", course.title(name))?;
+        writeln!(out, "{:6}  {name:22}  {}", progress.state(name), course.title(name))?;
     }
     let solved = course.exercises.iter().filter(|name| progress.solved.contains(*name)).count();
     writeln!(out, "{solved} of {} solved", course.exercises.len())?;
@@ -252,7 +275,7 @@ fn announce(course: &Course, progress: &Progress, out: &mut impl Write) -> Resul
         return Ok(());
     };
     writeln!(out, "Next: {}", course.title(exercise))?;
-    writeln!(out, "  read   {}", course.page(exercise).display())?;
+    writeln!(out, "  read   warpkov learn read {exercise}, or {}", course.page(exercise).display())?;
     writeln!(out, "  edit   {}", course.folder.join("exercises").join(exercise).display())?;
     writeln!(out, "  check  warpkov learn check {exercise}")?;
     Ok(())
@@ -264,6 +287,14 @@ fn chosen<'a>(course: &'a Course, progress: &Progress, named: Option<&String>) -
         Some(name) => course.exercise(name),
         None => course.next(progress).ok_or_else(|| Error::Usage("all exercises are solved: name one".into())),
     }
+}
+
+fn read(arguments: &Read, mut out: impl Write) -> Result<Outcome, Error> {
+    let course = arguments.place.course()?;
+    let path = course.page(chosen(&course, &course.progress()?, arguments.exercise.as_ref())?);
+    let page = fs::read_to_string(&path).map_err(FileError::read(&path))?;
+    out.write_all(read::rendered(&page, arguments.width.into(), arguments.all).as_bytes())?;
+    Ok(Outcome::Success)
 }
 
 fn hint(arguments: &Hint, mut out: impl Write) -> Result<Outcome, Error> {
@@ -282,7 +313,7 @@ fn hint(arguments: &Hint, mut out: impl Write) -> Result<Outcome, Error> {
     Ok(Outcome::Success)
 }
 
-/// Builds an exercise and runs its check. The report is there if `json` asks for it, and the exercise compiles.
+/// Builds an exercise and runs its check. The report is there if the exercise compiles and does not crash.
 fn check_one(course: &Course, exercise: &str, arguments: &CheckArguments) -> Result<(bool, Option<Value>), Error> {
     let gpu = arguments.device == Device::Cuda;
     let builder = Builder { folder: &course.folder, gpu, release: false, quiet: false };
@@ -306,14 +337,15 @@ fn check_one(course: &Course, exercise: &str, arguments: &CheckArguments) -> Res
     let Ok(exercise) = builder.build(exercise, Kind::Exercise)? else {
         return Ok((false, None));
     };
+    let file = exercise.with_extension("json");
+    words.extend(["--report".to_owned(), file.display().to_string()]);
     let mut command = program(&course.folder, &exercise, &words);
-    let failed = |error| Error::Usage(format!("{}: {error}", exercise.display()));
-    let (status, report) = if arguments.json {
-        let output = command.arg("--json").stderr(std::process::Stdio::inherit()).output().map_err(failed)?;
-        (output.status, program::report(&String::from_utf8_lossy(&output.stdout)))
-    } else {
-        (command.status().map_err(failed)?, None)
-    };
+    if arguments.json {
+        command.stdout(std::process::Stdio::null());
+    }
+    let status = command.status().map_err(|error| Error::Usage(format!("{}: {error}", exercise.display())))?;
+    let report = fs::read_to_string(&file).ok().and_then(|text| program::report(&text));
+    let _ = fs::remove_file(&file);
     match status.code() {
         Some(0 | 1) => Ok((status.success(), report)),
         Some(2) => Err(Error::Usage("the exercise does not take these arguments".into())),
@@ -329,15 +361,12 @@ fn program(folder: &std::path::Path, program: &std::path::Path, words: &[String]
     command
 }
 
-/// Notes whether an exercise is solved. A check of a single part says nothing about the others.
-fn note(course: &Course, exercise: &str, passed: bool, arguments: &CheckArguments) -> Result<(), Error> {
+/// Notes what a check found. A check of a single part says nothing about the others.
+fn note(course: &Course, exercise: &str, report: Option<&Value>, arguments: &CheckArguments) -> Result<(), Error> {
+    let Some(report) = report.filter(|_| arguments.part.is_none()) else { return Ok(()) };
     let mut progress = course.progress()?;
-    let known = match (passed, arguments.part) {
-        (true, Some(_)) => false,
-        (true, None) => progress.solved.insert(exercise.to_owned()),
-        (false, _) => progress.solved.remove(exercise),
-    };
-    if known { course.save(&progress) } else { Ok(()) }
+    progress.note(exercise, report);
+    course.save(&progress)
 }
 
 fn check(arguments: &CheckArguments, mut out: impl Write) -> Result<Outcome, Error> {
@@ -355,7 +384,7 @@ fn check(arguments: &CheckArguments, mut out: impl Write) -> Result<Outcome, Err
             out.flush()?;
         }
         let (passed, report) = check_one(&course, exercise, arguments)?;
-        note(&course, exercise, passed, arguments)?;
+        note(&course, exercise, report.as_ref(), arguments)?;
         all &= passed;
         let report = report.unwrap_or(Value::Null);
         reports.push(json!({ "exercise": exercise, "passed": passed, "report": report }));
@@ -393,8 +422,8 @@ fn watch(arguments: &CheckArguments, mut out: impl Write) -> Result<Outcome, Err
             writeln!(out, "\n{}", course.title(exercise))?;
             out.flush()?;
             let seen = changed(&course, exercise)?;
-            let (passed, _) = check_one(&course, exercise, arguments)?;
-            note(&course, exercise, passed, arguments)?;
+            let (passed, report) = check_one(&course, exercise, arguments)?;
+            note(&course, exercise, report.as_ref(), arguments)?;
             if passed && arguments.part.is_none() {
                 break;
             }

@@ -14,7 +14,7 @@ use crate::check::{self, Verdict};
 use crate::compiled::Code;
 use crate::exercise::Exercise;
 
-const USAGE: &str = "usage: PROGRAM [check] [--part N] [--device cpu|cuda] [--reference SECONDS,...] [--json]
+const USAGE: &str = "usage: PROGRAM [check] [--part N] [--device cpu|cuda] [--reference SECONDS,...] [--json] [--report FILE]
        PROGRAM time [--part N] [--json]
        PROGRAM trace [--part N] FILE.svg
        PROGRAM ptx ENTRY";
@@ -29,6 +29,8 @@ struct Request {
     /// Measure the time on a GPU, whatever the emulator says.
     time: bool,
     json: bool,
+    /// Write the JSON object into this file.
+    report: Option<String>,
     /// Seconds of the solution's launches, of each part that is checked.
     reference: Vec<f64>,
 }
@@ -48,6 +50,7 @@ impl Request {
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--json" => request.json = true,
+                "--report" => request.report = Some(arguments.next().ok_or("--report: expected a file")?),
                 "--part" => {
                     let number = arguments.next().and_then(|number| number.parse().ok());
                     let part = number.filter(|part| (1..=parts).contains(part));
@@ -125,17 +128,22 @@ pub fn main<E: Exercise>(#[cfg(feature = "gpu")] modules: &'static Modules) -> E
         }
         passed = verdict.passed();
         let reference = request.reference.get(index).copied();
-        if request.json {
-            reports.push(report(part, E::PARTS[part], &verdict, reference));
-        } else {
+        reports.push(report(part, E::PARTS[part], &verdict, reference));
+        if !request.json {
             print(part, E::PARTS[part], &verdict, reference);
         }
         if !passed {
             break;
         }
     }
+    let report = json!({ "device": device, "passed": passed, "of": E::PARTS.len(), "parts": reports });
     if request.json {
-        println!("{}", json!({ "device": device, "passed": passed, "parts": reports }));
+        println!("{report}");
+    }
+    if let Some(file) = request.report
+        && let Err(error) = fs::write(&file, report.to_string())
+    {
+        eprintln!("{file}: {error}");
     }
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

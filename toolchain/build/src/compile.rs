@@ -14,7 +14,7 @@ use crate::source::{self, Root, Source};
 use crate::{Baseline, ptx};
 
 /// The profile of the device compilation, independent of the workspace's profiles.
-const PROFILE: [&str; 9] = [
+const PROFILE: [&str; 10] = [
     "inherits='release'",
     "opt-level=3",
     "codegen-units=1",
@@ -24,6 +24,8 @@ const PROFILE: [&str; 9] = [
     "panic='abort'",
     // Other dependencies contribute functions to the kernels, but no entry points.
     "package.'*'.rustflags=['--cfg=warpkov_dependency']",
+    // Kernels inline what they use of core; its own machine code would never be read.
+    "package.core.rustflags=['-Zno-codegen']",
     // Kernels use shared memory that this crate's own PTX declares; `ptx::link` needs that PTX.
     "package.warpkov-device.rustflags=['--emit=asm']",
 ];
