@@ -54,12 +54,6 @@ def reverse(folder):
     picture.write(folder / "03-2-reverse.svg")
 
 
-def lanes(picture, y, left=90):
-    """A row of eight lanes."""
-    picture.text(12, y + 23, "lane", size=13)
-    picture.row(left, y, CELL, range(8), GREY, 13)
-
-
 def ballot(folder):
     """A bit of each lane becomes a bit of one number, which all lanes get."""
     picture = Picture(400, 206, "Each lane gives one bit, and all lanes get all bits as one number")
@@ -74,28 +68,30 @@ def ballot(folder):
     picture.text(12, 139, "bits", size=13)
     picture.row(left, 116, CELL, bits, colours, 13)
     picture.text(12, 176, "Bit k of the number is 1 if lane k says yes.", size=13)
-    picture.text(12, 194, "Each lane gets the number: 1 + 4 + 8 + 64 = 77.", size=13)
+    picture.text(12, 194, "Lane 6 counts the ones to the right of its own: 3.", size=13)
     picture.write(folder / "03-3-ballot.svg")
 
 
 def compaction(folder):
-    """A lane's place is the number of chosen lanes below it."""
-    picture = Picture(400, 240, "Lanes 0, 2, 3 and 6 keep their numbers, at the places 0, 1, 2 and 3")
+    """A warp reserves places; a lane's place is the number of chosen lanes below it."""
+    picture = Picture(400, 264, "Lanes 0, 2, 3 and 6 keep their numbers, at four places that the warp has reserved")
     left, values, bits = 90, [3, -1, 4, 1, -5, -9, 2, -6], [1, 0, 1, 1, 0, 0, 1, 0]
-    lanes(picture, 12)
+    picture.text(12, 35, "lane", size=13)
+    picture.row(left, 12, CELL, range(8), GREY, 13)
     picture.text(12, 77, "x", size=13)
     colours = [GREEN if bit else GREY for bit in bits]
     picture.row(left, 54, CELL, [f"{value}".replace("-", "−") for value in values], colours, 13)
     picture.text(12, 119, "yes below", size=13)
     picture.row(left, 96, CELL, [sum(bits[:lane]) for lane in range(8)], colours, 13)
+    picture.text(12, 205, "y", size=13)
+    # Other warps have the places 0, 1, and those from 6 on.
+    picture.row(left, 182, CELL, ["…", "…", *[value for value, bit in zip(values, bits) if bit], "…", "…"],
+                [GREY] * 2 + [GREEN] * 4 + [GREY] * 2, 13)
     for lane in range(8):
         if bits[lane]:
-            place = sum(bits[:lane])
-            picture.arrow(left + CELL * (lane + 0.5), 132, left + CELL * (place + 0.5), 175)
-            picture.box(left + CELL * place, 176, CELL, CELL, values[lane], GREEN, 13)
-    picture.text(12, 199, "y", size=13)
-    picture.text(left + 4.5 * CELL, 199, "4 numbers", size=13)
-    picture.text(12, 232, "A lane's place: how many lanes below it say yes.", size=13)
+            picture.arrow(left + CELL * (lane + 0.5), 132, left + CELL * (2 + sum(bits[:lane]) + 0.5), 181)
+    picture.text(12, 238, "count was 2: the warp adds 4, and has places 2 to 5.", size=13)
+    picture.text(12, 256, "A lane's place is 2 + the number of yes below it.", size=13)
     picture.write(folder / "03-4-compaction.svg")
 
 

@@ -47,7 +47,7 @@ def add_ten(folder):
 
 def zipped(folder):
     """Element i of both inputs goes to thread i."""
-    picture = Picture(400, 222, "Thread i reads element i of two inputs and writes element i of the result")
+    picture = Picture(400, 228, "Thread i reads element i of two inputs and writes element i of the result")
     x, y = [3, 1, 4, 1, 5, 9, 2, 6], [2, 7, 1, 8, 2, 8, 1, 8]
     picture.text(12, 35, "x", size=13)
     picture.row(76, 12, CELL, x, BLUE, 13)
@@ -57,8 +57,8 @@ def zipped(folder):
     threads(picture, 105, 8, GREY)
     down(picture, 141, 8)
     picture.text(12, 185, "z", size=13)
-    picture.row(76, 162, CELL, [f"z{i}" for i in range(8)], ORANGE, 13)
-    picture.text(76, 214, "Thread i reads x[i] and y[i], and writes z[i].", size=13)
+    picture.row(76, 162, CELL, [a * b for a, b in zip(x, y)], ORANGE, 13)
+    picture.text(76, 217, "Thread i: z[i] = x[i] · y[i].", size=13)
     picture.write(folder / "00-2-zip.svg")
 
 
@@ -138,19 +138,22 @@ def broadcast(folder):
 
 def index_types(folder):
     """A product in 32 bits loses its upper half."""
-    picture = Picture(400, 186, "The product of 70 000 and 70 000 fits into 64 bits and not into 32")
-    product = 70_000**2
-    number = lambda value: f"{value:,}".replace(",", "\u202f")
-    picture.text(12, 26, f"row · columns = {number(70_000)} · {number(70_000)}", size=13)
-    picture.text(12, 58, "u64", size=13)
-    picture.box(60, 38, 150, 30, product >> 32, GREEN, 13)
-    picture.box(210, 38, 178, 30, number(product % 2**32), GREEN, 13)
-    picture.text(12, 108, "u32", size=13)
-    picture.box(210, 88, 178, 30, number(product % 2**32), RED, 13)
-    picture.text(198, 108, "lost", "end", 13)
-    picture.text(135, 138, "upper 32 bits", "middle", 13)
-    picture.text(299, 138, "lower 32 bits", "middle", 13)
-    picture.text(12, 168, f"1 · 2³² + {number(product % 2**32)} = {number(product)}", size=13)
+    picture = Picture(400, 186, "The product of 69 999 and 70 000 fits into 64 bits and not into 32")
+
+    def digits(number):
+        return f"{number:,}".replace(",", "\u202f")
+
+    row, columns = 69_999, 70_000
+    upper, lower = divmod(row * columns, 2**32)
+    picture.text(12, 26, f"row · columns = {digits(row)} · {digits(columns)}", size=13)
+    for y, title, colour in ((38, "u64", GREEN), (76, "u32", RED)):
+        picture.text(12, y + 20, title, size=13)
+        picture.box(218, y, 170, 30, digits(lower), colour, 13)
+    picture.box(60, 38, 158, 30, upper, GREEN, 13)
+    picture.text(139, 96, "lost", "middle", 13)
+    picture.text(139, 128, "upper 32 bits", "middle", 13)
+    picture.text(303, 128, "lower 32 bits", "middle", 13)
+    picture.text(12, 168, f"{upper} · 2³² + {digits(lower)} = {digits(row * columns)}", size=13)
     picture.write(folder / "01-3-index-types.svg")
 
 
@@ -160,8 +163,9 @@ def sectors(folder):
     for side, (title, lanes) in enumerate((("8 lanes, neighbours", range(8)), ("8 lanes, every second float", range(0, 16, 2)))):
         y = 40 + 92 * side
         picture.text(12, y - 10, title, size=13)
+        lanes = list(lanes)
         for i in range(16):
-            lane = list(lanes).index(i) if i in lanes else ""
+            lane = lanes.index(i) if i in lanes else ""
             touched = any(i // 8 == other // 8 for other in lanes)
             colour = (ORANGE if lane != "" else BLUE) if touched else GREY
             picture.box(12 + 23 * i + (8 if i >= 8 else 0), y, 23, 26, lane, colour, 13)
