@@ -96,10 +96,10 @@ def compaction(folder):
 
 
 def sliding_sum(folder):
-    """Three neighbours make a sum, with zeros beyond the ends."""
-    picture = Picture(400, 176, "Each sum adds three neighbours, with zeros beyond the ends")
-    left, values = 64, [0, 3, 1, 4, 1, 5, 9, 0]
-    picture.text(12, 35, "x", size=13)
+    """Three neighbours make a sum; the tile has one element more than the block on each side."""
+    picture = Picture(400, 176, "Six threads need a tile of eight elements: each adds three of them")
+    left, values = 64, [2, 3, 1, 4, 1, 5, 9, 2]
+    picture.text(12, 35, "tile", size=13)
     colours = [GREY, *[BLUE] * 2, *[ORANGE] * 3, BLUE, GREY]
     picture.row(left, 12, CELL, values, colours, 13)
     sums = [sum(values[i - 1 : i + 2]) for i in range(1, 7)]
@@ -107,28 +107,29 @@ def sliding_sum(folder):
     picture.row(left + CELL, 88, CELL, sums, [ORANGE if i == 3 else BLUE for i in range(6)], 13)
     for i in (3, 4, 5):
         picture.arrow(left + CELL * (i + 0.5), 48, left + CELL * (4.5 + 0.2 * (i - 4)), 87)
-    picture.text(12, 150, "y[3] = x[2] + x[3] + x[4] = 4 + 1 + 5", size=13)
-    picture.text(12, 168, "grey: 0 before the first and after the last element", size=13)
+    picture.text(12, 150, "Thread 3 adds elements 3, 4 and 5 of the tile: 4 + 1 + 5.", size=13)
+    picture.text(12, 168, "grey: one element more on each side of the block", size=13)
     picture.write(folder / "06-1-sliding-sum.svg")
 
 
 def convolution(folder):
     """A tile is longer than its block: it has a halo on both sides."""
-    picture = Picture(400, 228, "A block of six threads needs a tile of ten elements: two more on each side")
-    cell, left = 33, 58
+    picture = Picture(400, 240, "A block of six threads needs a tile of ten elements: two more on each side")
+    cell, left = 32, 72
     colours = [ORANGE] * 2 + [BLUE] * 6 + [ORANGE] * 2
     picture.text(left + cell, 24, "halo", "middle", 13)
     picture.text(left + 5 * cell, 24, "elements of the block", "middle", 13)
     picture.text(left + 9 * cell, 24, "halo", "middle", 13)
     picture.text(12, 54, "tile", size=13)
     picture.row(left, 32, cell, range(10), colours, 13)
-    picture.text(12, 137, "block", size=13)
-    picture.row(left + 2 * cell, 115, cell, [f"t{t}" for t in range(6)], BLUE, 13)
+    picture.text(12, 93, "weights", size=13)
+    picture.row(left, 72, cell, [1, 4, 6, 4, 1], GREEN, 13)
+    picture.text(12, 171, "block", size=13)
+    picture.row(left + 2 * cell, 149, cell, [f"t{t}" for t in range(6)], BLUE, 13)
     for i in range(5):
-        picture.arrow(left + cell * (i + 0.5), 32 + cell, left + cell * (2.5 + 0.15 * (i - 2)), 114)
-    picture.text(12, 176, "Thread 0 reads elements 0 to 4 of the tile, thread 5", size=13)
-    picture.text(12, 194, "elements 5 to 9. Six threads load ten elements:", size=13)
-    picture.text(12, 212, "thread t loads t and, if it is below 10, t + 6.", size=13)
+        picture.arrow(left + cell * (i + 0.5), 72 + cell, left + cell * (2.5 + 0.15 * (i - 2)), 148)
+    picture.text(12, 208, "Thread t reads elements t to t + 4 of the tile.", size=13)
+    picture.text(12, 226, "The weights are divided by 16.", size=13)
     picture.write(folder / "06-2-convolution.svg")
 
 
@@ -175,7 +176,7 @@ def warp_sum(folder):
 
 def block_max(folder):
     """The maximum of each warp, and then of these."""
-    picture = Picture(400, 236, "Each warp finds its maximum, and one warp the maximum of these")
+    picture = Picture(400, 236, "Each warp finds its maximum, and after a barrier the maximum of these")
     values = [[3, 1, 4, 1], [5, 9, 2, 6], [5, 3, 5, 8]]
     for k, (warp, colour) in enumerate(zip(values, (BLUE, ORANGE, GREEN))):
         left = 90 + 102 * k

@@ -95,9 +95,9 @@ def blocks(folder):
 
 def map_2d(folder):
     """x is the column, y is the row."""
-    picture = Picture(400, 226, "A block of 4 by 4 threads covers a matrix of 3 rows and 4 columns")
+    picture = Picture(400, 250, "A block of 4 by 4 threads covers a matrix of 3 rows and 4 columns")
     cell, top = 38, 46
-    for side, title in enumerate(("threads (x, y)", "elements (row, column)")):
+    for side, title in enumerate(("threads (x, y)", "elements of the buffer")):
         left = (28, 228)[side]
         picture.text(left + 2 * cell, 20, title, "middle", 13)
         for k in range(4):
@@ -106,13 +106,14 @@ def map_2d(folder):
                 picture.text(left - 14, top + cell * (k + 0.5) + 5, k, size=13)
         for row in range(4 - side):
             for column in range(4):
-                text = f"{column},{row}" if side == 0 else f"{row},{column}"
+                text = f"{column},{row}" if side == 0 else 4 * row + column
                 chosen = (row, column) == (1, 2)
                 colour = ORANGE if chosen else GREY if row == 3 else BLUE
                 picture.box(left + cell * column, top + cell * row, cell, cell, text, colour, 13)
     picture.text(228, 178, "no row 3: no element", size=13)
     picture.arrow(28 + 4 * cell + 2, top + 1.5 * cell, 211, top + 1.5 * cell)
-    picture.text(12, 218, "x is the column and y is the row.", size=13)
+    picture.text(12, 222, "Thread (x, y) = (2, 1) has column 2 of row 1.", size=13)
+    picture.text(12, 240, "Row 0 has elements 0 to 3; row 1 begins with 4.", size=13)
     picture.write(folder / "01-1-map-2d.svg")
 
 

@@ -32,8 +32,8 @@ def ticket(folder):
 def flag(folder):
     """The number is written before the flag, and read after it."""
     picture = Picture(400, 236, "A block writes a number, then a flag by release; another waits for the flag by acquire, then reads the number")
-    picture.text(82, 24, "block 0", "middle", 13)
-    picture.text(318, 24, "block 1", "middle", 13)
+    picture.text(82, 24, "block with ticket 0", "middle", 13)
+    picture.text(318, 24, "another block", "middle", 13)
     picture.box(12, 36, 140, 30, "number = 42", BLUE, 13)
     picture.box(12, 96, 140, 30, "release: flag = 1", GREEN, 13)
     picture.box(248, 126, 140, 30, "acquire: flag is 1", GREEN, 13)
