@@ -28,10 +28,10 @@ class Picture:
         if text != "":
             self.text(x + width / 2, y + height / 2 + size * 0.35, text, "middle", size)
 
-    def row(self, x, y, cell, texts, colours):
+    def row(self, x, y, cell, texts, colours, size=12):
         """A row of square boxes; `colours` is one colour or one for each."""
         for i, text in enumerate(texts):
-            self.box(x + i * cell, y, cell, cell, text, colours if isinstance(colours, str) else colours[i], 12)
+            self.box(x + i * cell, y, cell, cell, text, colours if isinstance(colours, str) else colours[i], size)
 
     def text(self, x, y, text, anchor="start", size=14):
         """A line of text; `anchor` is start, middle or end."""

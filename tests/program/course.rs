@@ -6,17 +6,18 @@ use std::path::Path;
 /// A chapter has fewer words than this before its exercise, two minutes of reading.
 const WORDS: usize = 400;
 
-/// Words before the exercise, without code. Tables, expressions and captions count.
-fn words_before_exercise(page: &str) -> usize {
-    let (before, _) = page.split_once("\n## Exercise\n").expect("an exercise");
-    let blocks = before.split("```").step_by(2);
-    blocks.flat_map(str::split_whitespace).count()
+/// A short step has at most this many words in all.
+const STEP_WORDS: usize = 150;
+
+/// Words without code. Tables, expressions and captions count.
+fn words(text: &str) -> usize {
+    text.split("```").step_by(2).flat_map(str::split_whitespace).count()
 }
 
 #[test]
-fn the_exercise_comes_in_two_minutes() {
+fn chapters_and_steps_are_short() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("book/course");
-    let mut chapters = 0;
+    let (mut chapters, mut steps) = (0, 0);
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -25,11 +26,19 @@ fn the_exercise_comes_in_two_minutes() {
             continue;
         }
         let page = fs::read_to_string(&path).unwrap();
-        let words = words_before_exercise(&page);
-        assert!(words < WORDS, "{name} has {words} words before its exercise: move some to its Background");
+        let (before, _) = page.split_once("\n## Exercise\n").expect("an exercise");
+        // Names of steps have two numbers: 00-1-add-ten.md.
+        if name[3..].starts_with(|c: char| c.is_ascii_digit()) {
+            assert!(words(&page) <= STEP_WORDS, "{name} has {} words", words(&page));
+            assert_eq!(page.matches("](figures/").count(), 1, "{name}: one picture");
+            steps += 1;
+        } else {
+            let words = words(before);
+            assert!(words < WORDS, "{name} has {words} words before its exercise: move some to its Background");
+            chapters += 1;
+        }
         let long = page.lines().find(|line| !line.starts_with('|') && line.chars().count() > 150);
         assert_eq!(long, None, "{name}: a line of more than 150 characters");
-        chapters += 1;
     }
-    assert_eq!(chapters, 16);
+    assert_eq!((chapters, steps), (16, 22));
 }
