@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Writes the folders of COUNT students of the course into FOLDER: class.sh FOLDER COUNT. Each has a solution of one of the first five
-# exercises; some are wrong, and one never ends. FOLDER/outcomes says what `warpkov learn submit` finds, as OUTCOME=NUMBER.
+# chapters; some are wrong, and one never ends. FOLDER/outcomes says what `warpkov learn submit` finds, as OUTCOME=NUMBER.
 set -euo pipefail
 folder=$(realpath "$1")
 count=$2
 cd "$(dirname "$0")/../learn"
 
-mapfile -t first < <(ls exercises | head -n 5)
+# Chapters, without the steps between them.
+mapfile -t first < <(ls exercises | grep -v '^[0-9]*_[0-9]' | head -n 5)
 declare -A outcomes=([passed]=0 [failed]=0 [does_not_compile]=0 [missing]=0 [time_limit]=0 [crashed]=0) sent=()
 for number in $(seq -w "$count"); do
     student=$folder/student-$number/exercises

@@ -83,7 +83,7 @@ impl Course {
         Ok(Self { folder, exercises })
     }
 
-    /// The exercise of a number (`4`) or of a name or its end (`04_transpose`, `transpose`).
+    /// The exercise of a number (`4`, `3.2`) or of a name or its end (`04_transpose`, `transpose`).
     pub fn exercise(&self, wanted: &str) -> Result<&str, Error> {
         let unknown = || {
             let names = self.exercises.join(", ");
@@ -159,9 +159,19 @@ impl Course {
 
 /// Whether `wanted` stands for the exercise of this name: its number, its name or the end of its name.
 pub fn is_named(name: &str, wanted: &str) -> bool {
-    let (number, title) = name.split_once('_').unwrap_or((name, ""));
-    let number: Option<u32> = number.parse().ok();
-    name == wanted || title == wanted || number.is_some_and(|number| wanted.parse() == Ok(number))
+    let (number, title) = numbered(name);
+    let asked: Option<Vec<u32>> = wanted.split('.').map(|part| part.parse().ok()).collect();
+    name == wanted || title == wanted || asked.is_some_and(|asked| asked == number)
+}
+
+/// The number of an exercise and the end of its name: 4 and `transpose` of `04_transpose`, 3.2 and `reverse` of `03_2_reverse`.
+fn numbered(name: &str) -> (Vec<u32>, &str) {
+    let (mut number, mut title) = (Vec::new(), name);
+    while let Some((Ok(part), rest)) = title.split_once('_').map(|(part, rest)| (part.parse::<u32>(), rest)) {
+        number.push(part);
+        title = rest;
+    }
+    (number, title)
 }
 
 /// Names of the folders in a folder, in order.
@@ -176,4 +186,34 @@ pub fn folders(folder: &Path) -> Result<Vec<String>, Error> {
     }
     names.sort();
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::{Course, is_named};
+
+    #[test]
+    fn exercises_have_numbers_names_and_pages() {
+        let all = ["00_1_add_ten", "00_vector_add", "01_1_map_2d", "03_2_reverse", "13_registers"];
+        let named = |wanted| all.into_iter().filter(|name| is_named(name, wanted)).collect::<Vec<_>>();
+        for (wanted, name) in [
+            ("0.1", "00_1_add_ten"),
+            ("add_ten", "00_1_add_ten"),
+            ("0", "00_vector_add"),
+            ("1.1", "01_1_map_2d"),
+            ("map_2d", "01_1_map_2d"),
+            ("03_2_reverse", "03_2_reverse"),
+            ("13", "13_registers"),
+        ] {
+            assert_eq!(named(wanted), [name], "{wanted}");
+        }
+        for wanted in ["", "1", "0.2", "1_add_ten", "0.1.0"] {
+            assert!(named(wanted).is_empty(), "{wanted}");
+        }
+        let course = Course { folder: "/course/learn".into(), exercises: Vec::new() };
+        assert_eq!(course.page("00_1_add_ten"), PathBuf::from("/course/book/course/00-1-add-ten.md"));
+        assert_eq!(course.title("00_1_add_ten"), "00_1_add_ten");
+    }
 }

@@ -11,6 +11,7 @@
 //! | [`budget`] | limits on what the emulator counts |
 //! | [`check`] | runs an exercise on the emulator and on a GPU |
 //! | [`compiled`] | limits on the compiled code |
+//! | [`steps`] | the small steps between the chapters |
 //! | [`recorded`] | a device that records what it is asked to do |
 //! | [`program`] | the command line of an exercise |
 
@@ -36,6 +37,7 @@ pub mod prefix_sum;
 pub mod project;
 pub mod registers;
 pub mod several_gpus;
+pub mod steps;
 pub mod transpose;
 pub mod vector_add;
 

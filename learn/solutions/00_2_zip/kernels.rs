@@ -1,0 +1,13 @@
+//! z = x · y on the GPU.
+
+use warpkov_device::device::prelude::*;
+use warpkov_device::device::safe::{PerThread, Slice};
+
+/// z = x · y, element by element, in one block.
+#[kernel(safe)]
+pub fn zip(x: Slice<f32>, y: Slice<f32>, z: PerThread<f32>) {
+    let t = thread::thread_idx_x();
+    // ANCHOR: part1
+    z.set(x.get(t) * y.get(t));
+    // ANCHOR_END: part1
+}

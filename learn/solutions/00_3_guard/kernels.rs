@@ -1,0 +1,14 @@
+//! y = x + 10 on the GPU.
+
+use warpkov_device::device::prelude::*;
+use warpkov_device::device::safe::{In, Len, Out};
+
+/// y = x + 10, for n elements and 256 threads.
+#[kernel(safe)]
+pub fn guard<'n>(n: Len<'n>, x: In<'n, f32>, y: Out<'n, f32>) {
+    // ANCHOR: part1
+    if let Some(i) = n.element() {
+        y.set(&i, x.get(&i) + 10.0);
+    }
+    // ANCHOR_END: part1
+}

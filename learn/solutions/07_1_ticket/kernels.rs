@@ -1,0 +1,14 @@
+//! Blocks that know in which order they have started.
+
+use warpkov_device::device::prelude::*;
+use warpkov_device::device::safe::{Atomics, PerThread};
+
+/// Each thread writes its block's ticket: the number of blocks that drew one before. `next[0]` is 0.
+#[kernel(safe)]
+pub fn ticket(next: Atomics<u32>, tickets: PerThread<u32>) {
+    // ANCHOR: part1
+    let ticket = if thread::thread_idx_x() == 0 { atomic::add(next.at(0), 1) } else { 0 };
+    let ticket = block::broadcast(ticket, 0);
+    // ANCHOR_END: part1
+    tickets.set(ticket);
+}
