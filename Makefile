@@ -1,6 +1,6 @@
 # Every target is a script in scripts/, or one line.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo book dist wheel package test test-python test-slurm test-metis bench ptx-report gpu-bundle audit
+.PHONY: help setup demo book book-check dist wheel package test test-python test-slurm test-metis bench ptx-report gpu-bundle audit
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -11,8 +11,11 @@ setup: ## install what the build needs: the device compiler, and ptxas to make m
 demo: setup ## solve a maze and draw it, into target/demo
 	@scripts/demo.sh
 
-book: setup ## build the book with its search and the API, into target/book/html, and check it in a browser
+book: ## build the book with its search, into target/book/html
 	@scripts/book.sh
+
+book-check: setup ## build the book with the API, and check its links, its listings and how a browser shows it
+	@scripts/book.sh --check
 
 dist: setup ## pack the program for machines without Rust, into target/dist
 	@scripts/dist.sh

@@ -1,30 +1,50 @@
 #!/usr/bin/env bash
-# Builds the book into target/book/html, with a page of each command and the documentation of the crates, and checks its links and
-# how a browser shows its pages. WARPKOV=FILE is the program; without it, the script builds one.
+# Builds the book into target/book/html. With --check: documents the crates too, and checks all links and how a browser shows the pages.
+# WARPKOV=FILE is the program, which writes the pages of the commands. Without it, the program that is built is used; without one, and
+# without documented crates, a page tells how to get them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 out=$target/book
-if [[ -z ${WARPKOV:-} ]]; then
-    cargo build --quiet --bin warpkov
-    WARPKOV=$target/debug/warpkov
-fi
-if ! command -v chromium >/dev/null && command -v apt-get >/dev/null; then
-    as_root() { if ((EUID == 0)); then "$@"; else sudo "$@"; fi; }
-    as_root apt-get update -qq
-    as_root apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
+check=${1:-}
+if [[ $check == --check ]]; then
+    if [[ -z ${WARPKOV:-} ]]; then
+        cargo build --quiet --bin warpkov
+        WARPKOV=$target/debug/warpkov
+    fi
+    if ! command -v chromium >/dev/null && command -v apt-get >/dev/null; then
+        as_root() { if ((EUID == 0)); then "$@"; else sudo "$@"; fi; }
+        as_root apt-get update -qq
+        as_root apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
+    fi
+    # The command of scripts/test.sh: another would document all again.
+    scripts/examples.py --workspace --features metis --quiet
+    cargo fmt --check --manifest-path book/tool/Cargo.toml
+    scripts/listings.py --check
 fi
 
-# The command of scripts/test.sh: another would document all again.
-scripts/examples.py --workspace --features metis --quiet
-rm -rf "$out/commands"
-"$WARPKOV" man --format markdown "$out/commands" >/dev/null
 tool=(--quiet --locked --manifest-path book/tool/Cargo.toml --target-dir "$out/tool")
-cargo fmt --check --manifest-path book/tool/Cargo.toml
-cargo test "${tool[@]}"
+[[ $check != --check ]] || cargo test "${tool[@]}"
+rm -rf "$out/commands"
+mkdir -p "$out/commands"
+for program in "${WARPKOV:-}" "$target"/{release,debug}/warpkov; do
+    if [[ -x $program ]]; then
+        "$program" man --format markdown "$out/commands" >/dev/null
+        break
+    fi
+done
+later='`cargo build --release --bin warpkov` and `cargo doc --workspace`, and then `make book` again, write the pages that are missing here.'
+[[ -e $out/commands/warpkov.md ]] || printf '# warpkov\n\n%s\n' "$later" >"$out/commands/warpkov.md"
 cargo run "${tool[@]}" -- . "$out/commands" "$out"
-cp -r "$target/doc" "$out/html/api"
+if [[ -e $target/doc/warpkov/index.html ]]; then
+    cp -r "$target/doc" "$out/html/api"
+else
+    mkdir -p "$out/html/api/warpkov"
+    printf '<!DOCTYPE html><title>warpkov</title><p>%s\n' "$later" >"$out/html/api/warpkov/index.html"
+fi
 
-scripts/book_check.py --self-test
-scripts/book_check.py "$out/html"
+if [[ $check == --check ]]; then
+    scripts/book_check.py --self-test
+    scripts/book_check.py "$out/html"
+fi

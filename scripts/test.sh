@@ -81,7 +81,7 @@ beside processes
 # `cargo doc`, and the examples of the items that it documents.
 step scripts/examples.py --workspace --features metis
 PEERS=1 step scripts/test-python.sh
-step scripts/book.sh
+step scripts/book.sh --check
 step scripts/ptx-report.sh
 step scripts/licences.py
 step scripts/test-c.sh

@@ -1,37 +1,29 @@
-//! The text of a page: its includes, expressions and links.
+//! The text of a page: its expressions and links.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
-use std::sync::LazyLock;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use pulldown_latex::config::{DisplayMode, RenderConfig};
 use pulldown_latex::{Storage, mathml};
-use regex::Regex;
 
 use crate::stage;
 
-/// A page, after its includes, with expressions as MathML and with links to copies of the repository's files. Adds these files to
-/// `linked`.
+/// A page with expressions as MathML and with links to copies of the repository's files. Adds these files to `linked`.
 pub fn converted(text: &str, page: &Path, repository: &Path, linked: &mut BTreeSet<PathBuf>) -> Result<String> {
-    static ANCHOR: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"(?m)^.*\bANCHOR(?:_END)?:\s*[\w-]+.*\n").expect("an expression"));
     let name = || format!("book/{}", page.display());
-    // Those of files that are included as a whole.
-    let text = ANCHOR.replace_all(text, "");
     let options =
         Options::ENABLE_MATH | Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES | Options::ENABLE_DEFINITION_LIST;
     let (mut changes, mut in_code) = (Vec::<(Range<usize>, String)>::new(), false);
-    for (event, range) in Parser::new_ext(&text, options).into_offset_iter() {
+    for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
         match event {
             Event::InlineMath(latex) => changes.push((range, mathml(&latex, DisplayMode::Inline).with_context(name)?)),
             Event::DisplayMath(latex) => changes.push((range, mathml(&latex, DisplayMode::Block).with_context(name)?)),
             Event::Start(Tag::Link { dest_url, .. }) => {
                 if let Some(url) = url(&dest_url, page, repository, linked).with_context(name)? {
-                    changes.push((place(&text, range, &dest_url).with_context(name)?, url));
+                    changes.push((place(text, range, &dest_url).with_context(name)?, url));
                 }
             }
             Event::Text(_) | Event::Html(_) | Event::InlineHtml(_) if !in_code => {
@@ -45,31 +37,6 @@ pub fn converted(text: &str, page: &Path, repository: &Path, linked: &mut BTreeS
             Event::End(TagEnd::CodeBlock) => in_code = false,
             _ => {}
         }
-    }
-    Ok(replaced(&text, changes))
-}
-
-/// A page whose includes have absolute paths, because mdBook reads another folder. For an anchor that does not exist, mdBook would
-/// include nothing.
-pub fn with_includes(text: &str, page: &Path, repository: &Path) -> Result<String> {
-    static INCLUDE: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"(?P<escape>\\?)\{\{\s*#(?:rustdoc_)?include\s+(?P<path>[^}:\s]+)(?::(?P<part>[^}\s]*))?\s*\}\}")
-            .expect("an expression")
-    });
-    let mut changes = Vec::new();
-    for include in INCLUDE.captures_iter(text).filter(|include| include["escape"].is_empty()) {
-        let path = include.name("path").context("a path")?;
-        let place = || format!("book/{}: {}", page.display(), &include[0]);
-        let file = repository.join(resolved(page, path.as_str()).with_context(place)?);
-        let content = fs::read_to_string(&file).with_context(place)?;
-        let anchor = include.name("part").map_or("", |part| part.as_str());
-        let is_lines = anchor.chars().all(|c| c.is_ascii_digit() || c == ':');
-        for mark in ["ANCHOR", "ANCHOR_END"] {
-            let mark = Regex::new(&format!(r"\b{mark}:\s*{}([^\w-]|$)", regex::escape(anchor)))?;
-            let count = content.lines().filter(|line| mark.is_match(line)).count();
-            ensure!(is_lines || count == 1, "{}: {count} lines match {mark}", place());
-        }
-        changes.push((path.range(), fs::canonicalize(file)?.display().to_string()));
     }
     Ok(replaced(text, changes))
 }

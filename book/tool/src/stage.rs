@@ -21,16 +21,13 @@ pub fn stage(repository: &Path, commands: &Path, out: &Path) -> Result<()> {
         }
     }
     let book = repository.join("book");
-    // Not the programs that draw figures, and not the texts that tests write for pages to include.
+    // Not the programs that draw figures, and not the texts that tests write for pages to show.
     let is_generated = |file: &Path| extension(file) != "svg" && file.iter().any(|folder| folder == "generated");
     let is_source = |file: &PathBuf| {
         !file.starts_with("tool") && ["md", "svg", "png", "css"].contains(&extension(file)) && !is_generated(file)
     };
     for file in files(&book)?.iter().filter(|file| is_source(file)) {
-        match extension(file) {
-            "md" => write(&source.join(file), page::with_includes(&read(&book.join(file))?, file, repository)?)?,
-            _ => write(&source.join(file), fs::read(book.join(file))?)?,
-        }
+        write(&source.join(file), fs::read(book.join(file))?)?;
     }
     let mut titles = Vec::new();
     for file in files(commands)? {

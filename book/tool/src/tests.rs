@@ -67,16 +67,7 @@ fn code_keeps_its_dollars() {
 }
 
 #[test]
-fn includes_read_files_of_the_repository() {
-    let page =
-        html("```rust\n{{#include ../../code/a.rs:one}}\n```\n\n```text\n{{#include ../../code/a.rs:4:4}}\n```\n");
-    assert!(page.contains("let a = ") && page.contains("let b = 2;") && !page.contains("ANCHOR"), "{page}");
-    for path in ["../../code/b.rs", "../../code/a.rs:two", "../../../a.rs"] {
-        fails(&[("book/part/page.md", &format!("{{{{#include {path}}}}}"))], &["book/part/page.md", path]);
-    }
-    let page = html("{{#include ../../code/a.rs}} $x$\n");
-    assert!(page.contains("let b = 2;") && !page.contains("ANCHOR") && page.contains("<mi>x</mi></math>"), "{page}");
-    // What only mdBook sees.
+fn what_mdbook_reports_is_an_error() {
     fails(&[("book/part/page.md", "{{#playground none.rs}}")], &["mdBook reports", "none.rs"]);
 }
 
