@@ -14,7 +14,8 @@ use crate::check::{self, Verdict};
 use crate::compiled::Code;
 use crate::exercise::Exercise;
 
-const USAGE: &str = "usage: PROGRAM [check] [--part N] [--device cpu|cuda] [--reference SECONDS,...] [--json] [--report FILE]
+const USAGE: &str =
+    "usage: PROGRAM [check] [--part N] [--device cpu|cuda] [--reference SECONDS,...] [--json] [--report FILE]
        PROGRAM time [--part N] [--json]
        PROGRAM trace [--part N] FILE.svg
        PROGRAM ptx ENTRY";
