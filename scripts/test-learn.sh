@@ -23,7 +23,7 @@ export CARGO_NET_OFFLINE=${CARGO_NET_OFFLINE:-false}
     cd learn
     cargo fmt --all --check
     cargo clippy --quiet --workspace --all-targets -- -D warnings
-    cargo test --quiet --test course
+    cargo test --quiet --test course --test cheats
     for solution in solutions/*; do
         LEARN_EXERCISE=$solution cargo build --quiet --features gpu --bin "${solution#*/}_solution"
     done

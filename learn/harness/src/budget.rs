@@ -11,7 +11,10 @@ type Blame = (Operation, fn(&Counts) -> f64);
 /// What a budget limits, for all kernels together.
 type Whole = Box<dyn Fn(&Profile) -> f64>;
 
-/// A limit on a count of a kernel, or of all kernels together.
+/// A limit of a group: what it says with the value in place of `{}`, the largest permitted value, and the value.
+type Member = (&'static str, f64, fn(&KernelProfile) -> f64);
+
+/// A limit on a count of a kernel, or of all kernels together, or several limits of a kernel under one name.
 pub struct Budget {
     /// What is limited, such as `sectors per load`.
     pub what: String,
@@ -22,6 +25,8 @@ pub struct Budget {
     measure: Measure,
     /// For a budget of all kernels together: takes the place of `kernel` and `measure`.
     whole: Option<Whole>,
+    /// Of a group, which measures how many of them are exceeded.
+    members: Vec<Member>,
     line: Option<Blame>,
 }
 
@@ -41,7 +46,61 @@ impl Budget {
         limit: f64,
         measure: impl Fn(&KernelProfile) -> f64 + 'static,
     ) -> Self {
-        Self { what: what.into(), kernel, limit, measure: Box::new(measure), whole: None, line: None }
+        Self {
+            what: what.into(),
+            kernel,
+            limit,
+            measure: Box::new(measure),
+            whole: None,
+            members: Vec::new(),
+            line: None,
+        }
+    }
+
+    /// What a kernel needs to keep a GPU busy: at least so many blocks of whole warps share its work, a launch has few
+    /// blocks without any, and a block has at most so many barriers and bytes of shared memory.
+    pub fn parallelism(kernel: &'static str, blocks: u32, barriers: usize, shared_bytes: u32) -> Self {
+        fn memory(profile: &KernelProfile) -> f64 {
+            MEMORY.map(|operation| profile.total(operation).requests as f64).iter().sum()
+        }
+        fn idle_lanes(profile: &KernelProfile) -> f64 {
+            let [loads, stores] = [Operation::Load, Operation::Store].map(|operation| profile.total(operation));
+            let lanes = 32 * (loads.requests + stores.requests).max(1);
+            100.0 - 100.0 * (loads.lanes + stores.lanes) as f64 / lanes as f64
+        }
+        let blocks = f64::from(blocks);
+        let members: Vec<Member> = vec![
+            ("the last warp of a block lacks {} threads", 0.0, |profile| {
+                f64::from(profile.block_threads.next_multiple_of(32) - profile.block_threads)
+            }),
+            ("the busiest warp makes {} times the mean's accesses", 5.0, |profile| {
+                profile.busiest_warp as f64 * profile.busy_warps as f64 / memory(profile).max(1.0)
+            }),
+            ("one block makes {} % of all accesses", 100.0 / blocks, |profile| {
+                100.0 * profile.busiest_block as f64 / memory(profile).max(1.0)
+            }),
+            ("one warp makes {} % of all accesses", 25.0 / blocks, |profile| {
+                100.0 * profile.busiest_warp as f64 / memory(profile).max(1.0)
+            }),
+            ("{} % of the lanes of loads and stores are idle", 50.0, idle_lanes),
+            // A grid may have a block for each multiprocessor, whatever n.
+            ("{} blocks access nothing", 132.0, |profile| (profile.blocks - profile.busy_blocks) as f64),
+            ("a block passes {} barriers", barriers as f64, barriers_per_block),
+            ("a block has {} bytes of shared memory", f64::from(shared_bytes), |profile| profile.shared_bytes.into()),
+        ];
+        let count = members.clone();
+        let measure =
+            move |profile: &KernelProfile| count.iter().filter(|member| exceeds(member, profile)).count() as f64;
+        Self { members, ..Self::new(format!("parallelism of {kernel}"), kernel, 0.0, measure) }
+    }
+
+    /// Launches beside one of each of these kernels.
+    pub fn launches_beside(kernels: &[&'static str]) -> Self {
+        let expected = kernels.to_vec();
+        Self::of_all(format!("launches beside {}", kernels.join(", ")), 0.0, move |profile| {
+            let first = expected.iter().filter(|&&kernel| profile.kernels.contains_key(kernel)).count();
+            profile.kernels.values().map(|kernel| kernel.launches as f64).sum::<f64>() - first as f64
+        })
     }
 
     /// A limit on any measure of all kernels' counts together.
@@ -82,6 +141,13 @@ impl Budget {
         Self { line: Some((operation, Counts::sectors_per_request)), ..budget }
     }
 
+    /// Sectors of 32 bytes that all loads and all stores of words touch, if they load and store so many words and each
+    /// sector is touched once.
+    pub fn coalesced(kernel: &'static str, loaded: usize, stored: usize) -> [Self; 2] {
+        let sectors = |operation, words: usize| Self::sectors(kernel, operation, words.div_ceil(8) as f64);
+        [sectors(Operation::Load, loaded), sectors(Operation::Store, stored)]
+    }
+
     /// Sectors of 32 bytes that all requests with `operation` touch.
     pub fn sectors(kernel: &'static str, operation: Operation, limit: f64) -> Self {
         let what = format!("sectors of {}s of {kernel}", name(operation));
@@ -106,11 +172,7 @@ impl Budget {
 
     /// Barriers that a block passes, averaged over all blocks.
     pub fn barriers_per_block(kernel: &'static str, limit: f64) -> Self {
-        let measure = |profile: &KernelProfile| {
-            let warps = profile.blocks.max(1) * u64::from(profile.block_threads.div_ceil(32).max(1));
-            profile.total(Operation::Barrier).requests as f64 / warps as f64
-        };
-        let budget = Self::new(format!("barriers per block of {kernel}"), kernel, limit, measure);
+        let budget = Self::new(format!("barriers per block of {kernel}"), kernel, limit, barriers_per_block);
         Self { line: Some((Operation::Barrier, |counts| counts.requests as f64)), ..budget }
     }
 
@@ -161,6 +223,34 @@ impl Budget {
         Self::new(format!("launches of {kernel}"), kernel, limit, |profile| profile.launches as f64)
     }
 
+    /// The name of its check.
+    pub fn name(&self) -> String {
+        if self.members.is_empty() {
+            format!("at most {} {}", number(self.limit), self.what)
+        } else {
+            self.what.clone()
+        }
+    }
+
+    /// Whether these counts are within it.
+    ///
+    /// # Errors
+    /// What exceeds it.
+    pub fn check(&self, profile: &Profile) -> Result<(), String> {
+        let Finding { found, line } = self.measure(profile).ok_or("this kernel was not launched")?;
+        if found <= self.limit {
+            return Ok(());
+        }
+        let kernel = profile.kernels.get(self.kernel);
+        let member =
+            kernel.and_then(|kernel| self.members.iter().find(|member| exceeds(member, kernel)).zip(Some(kernel)));
+        if let Some(((text, limit, value), kernel)) = member {
+            return Err(format!("{}, at most {}", text.replace("{}", &number(value(kernel))), number(*limit)));
+        }
+        let at = line.map(|(file, line)| format!(", most of them at {file}:{line}")).unwrap_or_default();
+        Err(format!("found {}{at}", number(found)))
+    }
+
     /// The value in these counts. `None` if the kernel was never launched, which fails any budget.
     pub fn measure(&self, profile: &Profile) -> Option<Finding> {
         if let Some(measure) = &self.whole {
@@ -173,6 +263,31 @@ impl Budget {
         });
         Some(Finding { found: (self.measure)(kernel), line })
     }
+}
+
+/// Operations on global and shared memory.
+const MEMORY: [Operation; 6] = [
+    Operation::Load,
+    Operation::Store,
+    Operation::Atomic,
+    Operation::SharedLoad,
+    Operation::SharedStore,
+    Operation::SharedAtomic,
+];
+
+/// Whether a limit of a group is exceeded. NaN exceeds any.
+fn exceeds(&(_, limit, value): &Member, profile: &KernelProfile) -> bool {
+    !(value(profile) <= limit)
+}
+
+fn barriers_per_block(profile: &KernelProfile) -> f64 {
+    let warps = profile.blocks.max(1) * u64::from(profile.block_threads.div_ceil(32).max(1));
+    profile.total(Operation::Barrier).requests as f64 / warps as f64
+}
+
+/// A number without needless digits: integers as such, others with three decimals.
+fn number(x: f64) -> String {
+    if x.fract() == 0.0 { format!("{x}") } else { format!("{x:.3}") }
 }
 
 /// Bytes of the sectors that the loads and stores of a kernel touch: 32 for each sector of each request.

@@ -9,6 +9,7 @@ use warpkov_device::emulator::{Emulator, Schedule};
 use crate::compiled::Code;
 use crate::exercise::{Exercise, Work};
 use crate::lab::{Failure, Lab};
+use crate::recorded::{Record, Recorded};
 
 /// Orders of blocks and threads in which the emulator runs each size. A GPU guarantees none of them.
 pub const ORDERS: [(&str, Schedule); 3] = [
@@ -73,7 +74,10 @@ pub fn emulated<E: Exercise>(part: usize) -> Verdict {
     let mut verdict = Verdict::default();
     for (order, schedule) in ORDERS {
         let run = |size| {
-            let devices: Vec<_> = (0..E::DEVICES).map(|_| Emulator::new(schedule)).collect();
+            let emulators: Vec<_> = (0..E::DEVICES).map(|_| Emulator::new(schedule)).collect();
+            let record = Record::default();
+            // The device of `profile`: the exercise is compiled for one type.
+            let devices: Vec<_> = emulators.iter().map(|device| Recorded::new(device, 0, &record)).collect();
             let result = E::run(&Lab::several(&devices), part, size);
             result.map_err(|failure| Failure::Wrong(format!("size {size}: {failure}")))
         };
@@ -84,34 +88,34 @@ pub fn emulated<E: Exercise>(part: usize) -> Verdict {
         }
     }
     let budgets = E::budgets(part);
-    let (profile, result) = profile::<E>(part);
+    let (profile, copied, result) = profile::<E>(part);
     if result.is_err() {
         verdict.steps.push(Step::new(format!("results of size {}", E::counted(part)), result));
         return verdict;
     }
+    if copied > 0 && !E::COPIES {
+        let found = format!("found {copied} elements: the launch has to compute where the buffers are");
+        verdict.steps.push(Step::new("no copies between host and device", Err(Failure::Wrong(found))));
+    }
     for budget in &budgets {
-        let result = match budget.measure(&profile) {
-            None => Err(Failure::Wrong("this kernel was not launched".into())),
-            // NaN fails as well.
-            Some(finding) if finding.found <= budget.limit => Ok(()),
-            Some(finding) => {
-                let at = finding.line.map(|(file, line)| format!(", most of them at {file}:{line}"));
-                let found = number(finding.found);
-                Err(Failure::Wrong(format!("found {found}{}", at.unwrap_or_default())))
-            }
-        };
-        verdict.steps.push(Step::new(format!("at most {} {}", number(budget.limit), budget.what), result));
+        verdict.steps.push(Step::new(budget.name(), budget.check(&profile).map_err(Failure::Wrong)));
     }
     verdict.profile = Some(profile);
     verdict
 }
 
-/// What the emulator counts in the launches of a part, up to its first fault, and whether its results are right.
-pub fn profile<E: Exercise>(part: usize) -> (Profile, Result<(), Failure>) {
-    let profiler = Profiler::default();
-    let devices: Vec<_> = (0..E::DEVICES).map(|_| Emulator::default().profiled_by(&profiler)).collect();
-    let result = E::run(&Lab::several(&devices), part, E::counted(part));
-    (profiler.profile(), result)
+/// What the emulator counts in the launches of a part, up to its first fault; the elements that these copy between host and
+/// device; and whether the results are right.
+pub fn profile<E: Exercise>(part: usize) -> (Profile, usize, Result<(), Failure>) {
+    let (profiler, record) = (Profiler::default(), Record::default());
+    // Blocks that wait for the end of others wait for long.
+    let emulator = |_| Emulator::new(Schedule::YoungestFirst).profiled_by(&profiler);
+    let emulators: Vec<_> = (0..E::DEVICES).map(emulator).collect();
+    let devices: Vec<_> =
+        (0..).zip(&emulators).map(|(number, device)| Recorded::new(device, number, &record)).collect();
+    let lab = Lab::recorded(&devices, &record);
+    let result = E::run(&lab, part, E::counted(part));
+    (profiler.profile(), lab.copied(), result)
 }
 
 /// Checks the compiled code of a part that passes otherwise.
@@ -169,11 +173,6 @@ pub fn on_gpu<E: Exercise>(gpus: &[warpkov_cuda::Gpu], part: usize) -> Verdict {
 /// Launches that are measured.
 #[cfg(feature = "gpu")]
 const SAMPLES: usize = 21;
-
-/// A number without needless digits: integers as such, others with three decimals.
-fn number(x: f64) -> String {
-    if x.fract() == 0.0 { format!("{x}") } else { format!("{x:.3}") }
-}
 
 /// The same text, with the paths of the toolchain's files relative to the folder that holds the course and the toolchain.
 pub fn relative(text: &str) -> String {

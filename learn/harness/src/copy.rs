@@ -102,25 +102,20 @@ impl<S: Copies> Exercise for Check<S> {
     }
 
     fn budgets(part: usize) -> Vec<Budget> {
-        match part {
-            0 => vec![
-                Budget::sectors_per_request("copy", Operation::Load, 4.0),
-                Budget::sectors_per_request("copy", Operation::Store, 4.0),
-            ],
-            1 => vec![
-                // Four fields of 4 bytes: 16 bytes, half a sector, of each particle.
-                Budget::sectors("energy", Operation::Load, (Self::counted(1) / 2) as f64),
-                Budget::sectors_per_request("energy", Operation::Store, 4.0),
-            ],
-            _ => {
-                // A warp scales 128 elements by one request.
-                let requests = Self::counted(2).div_ceil(128) as f64;
-                vec![
-                    Budget::requests("scale", Operation::Load, requests),
-                    Budget::requests("scale", Operation::Store, requests),
-                ]
-            }
+        let (kernel, n) = (["copy", "energy", "scale"][part], Self::counted(part));
+        let mut budgets = vec![Budget::parallelism(kernel, 4, 0, 0), Budget::launches_beside(&[kernel])];
+        // Of a particle, four fields are loaded. The last four elements of part 3 are whole.
+        budgets.extend(match part {
+            0 => Budget::coalesced(kernel, n, n),
+            1 => Budget::coalesced(kernel, 4 * n, n),
+            _ => Budget::coalesced(kernel, n.next_multiple_of(4), n.next_multiple_of(4)),
+        });
+        if part == 2 {
+            // A warp scales 128 elements by one request.
+            let requests = |operation| Budget::requests(kernel, operation, n.div_ceil(128) as f64);
+            budgets.extend([Operation::Load, Operation::Store].map(requests));
         }
+        budgets
     }
 
     fn work(part: usize, n: usize) -> Work {

@@ -64,7 +64,16 @@ impl<S: DotProduct> Exercise for Check<S> {
 
     fn budgets(part: usize) -> Vec<Budget> {
         let kernel = KERNELS[part];
-        let mut budgets = vec![Budget::requests(kernel, Operation::Atomic, 0.0)];
+        let mut budgets = vec![
+            Budget::parallelism(kernel, 4, 9, 8192),
+            Budget::launches_beside(&[kernel, "sum_partials"]),
+            // Two partial sums for each lane.
+            Budget::requests("sum_partials", Operation::Load, 8.0),
+            // Each element is loaded once, in whole sectors of 8.
+            Budget::sectors(kernel, Operation::Load, 2.0 * Self::counted(part) as f64 / 8.0),
+            Budget::requests(kernel, Operation::Atomic, 0.0),
+            Budget::requests(kernel, Operation::SharedAtomic, 0.0),
+        ];
         budgets.extend(match part {
             0 => vec![
                 Budget::requests_per_block(kernel, Operation::SharedLoad, 32.0),
@@ -75,10 +84,10 @@ impl<S: DotProduct> Exercise for Check<S> {
                 Budget::requests_per_block(kernel, Operation::SharedLoad, 8.0),
                 Budget::requests_per_block(kernel, Operation::SharedStore, 8.0),
                 Budget::barriers_per_block(kernel, 2.0),
+                // Five for each of the eight warps, and as many again.
+                Budget::requests_per_block(kernel, Operation::Shuffle, 80.0),
             ],
             _ => vec![
-                // Each element is loaded once, in whole sectors of 8.
-                Budget::sectors(kernel, Operation::Load, 2.0 * Self::counted(part) as f64 / 8.0),
                 Budget::requests_per_block(kernel, Operation::SharedLoad, 8.0),
                 Budget::barriers_per_block(kernel, 1.0),
                 // Part 2 needs 40 or more for each 256 elements; with 8 elements per thread, an eighth of that.

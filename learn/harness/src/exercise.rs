@@ -23,6 +23,9 @@ pub trait Exercise {
     /// The number of devices, all of one kind: [`Lab::devices`].
     const DEVICES: usize = 1;
 
+    /// Whether a launch may copy between host and device.
+    const COPIES: bool = false;
+
     /// The sizes at which the emulator runs a part, among them awkward ones.
     fn sizes(part: usize) -> Vec<usize>;
 

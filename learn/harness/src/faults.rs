@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use warpkov_device::emulator::profile::Operation;
 use warpkov_device::launch::Device;
 
 use crate::budget::Budget;
@@ -122,8 +123,16 @@ impl<S: Faults> Exercise for Check<S> {
         lab.close(if part == 3 { "out" } else { "y" }, &found, &expected, 1e-6)
     }
 
-    fn budgets(_: usize) -> Vec<Budget> {
-        Vec::new()
+    fn budgets(part: usize) -> Vec<Budget> {
+        let kernel = ["block_sums", "differences", "smooth", "block_max", "total"][part];
+        vec![
+            match part {
+                // The last block adds the sums of all blocks: as many more loads as there are warps.
+                4 => Budget::requests(kernel, Operation::Load, (2 * Self::counted(part) / WARP) as f64),
+                _ => Budget::parallelism(kernel, 4, 12, 4096),
+            },
+            Budget::launches_beside(&[kernel]),
+        ]
     }
 
     fn work(part: usize, n: usize) -> Work {

@@ -120,16 +120,24 @@ impl<S: Grids> Exercise for Check<S> {
     }
 
     fn budgets(part: usize) -> Vec<Budget> {
+        let (rows, columns) = shape(part, Self::counted(part));
+        let n = rows * columns;
         match part {
-            0 => Vec::new(),
-            1 => vec![
-                Budget::sectors_per_request("matrix_sum", Operation::Load, 4.0),
-                Budget::sectors_per_request("matrix_sum", Operation::Store, 4.0),
-            ],
+            0 => vec![Budget::parallelism("negative", 4, 0, 0), Budget::launches_beside(&["negative"])],
+            1 => {
+                let [loads, stores] = Budget::coalesced("matrix_sum", 2 * n, n);
+                let parallelism = Budget::parallelism("matrix_sum", 4, 0, 0);
+                vec![parallelism, Budget::launches_beside(&["matrix_sum"]), loads, stores]
+            }
             _ => {
-                let (rows, columns) = shape(2, Self::counted(2));
-                let blocks = blocks(rows * columns) as f64;
+                // The vectors are read as often as the table.
+                let [loads, stores] = Budget::coalesced("standardise", 3 * n, n);
+                let blocks = blocks(n) as f64;
                 vec![
+                    Budget::parallelism("standardise", 8, 0, 0),
+                    Budget::launches_beside(&["standardise"]),
+                    loads,
+                    stores,
                     Budget::new("blocks of standardise", "standardise", blocks, |profile| profile.blocks as f64),
                     Budget::idle_lanes("standardise", Operation::Load, 0.01),
                     Budget::idle_lanes("standardise", Operation::Store, 0.01),

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use warpkov_device::emulator::profile::Operation;
 use warpkov_device::launch::Device;
 
 use crate::budget::Budget;
@@ -96,14 +97,18 @@ impl<S: Histogram> Exercise for Check<S> {
     }
 
     fn budgets(part: usize) -> Vec<Budget> {
-        let n = Self::counted(part) as f64;
+        let (kernel, n) = (["histogram", "histogram_by_blocks", "count_above"][part], Self::counted(part));
+        // There is room for a private histogram per warp.
+        let mut budgets = vec![Budget::parallelism(kernel, 4, 8, 16_384), Budget::launches_beside(&[kernel])];
         match part {
-            0 => Vec::new(),
+            0 => {}
             // One per block of 256 threads.
-            1 => vec![Budget::atomics_per_address("histogram_by_blocks", n / 256.0)],
+            1 => budgets.push(Budget::atomics_per_address(kernel, (n / 256) as f64)),
             // One per warp.
-            _ => vec![Budget::atomics_per_address("count_above", n / 32.0)],
+            _ => budgets.push(Budget::atomics_per_address(kernel, (n / 32) as f64)),
         }
+        budgets.push(Budget::sectors(kernel, Operation::Load, (n / 8) as f64));
+        budgets
     }
 
     fn work(_: usize, n: usize) -> Work {

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use warpkov_device::launch::Device;
 
+use crate::recorded::Record;
+
 /// Why a run does not pass.
 #[derive(Debug)]
 pub enum Failure {
@@ -42,6 +44,8 @@ pub struct Lab<'a, D: Device> {
     pub devices: &'a [D],
     timer: Option<Timer<'a, D::Error>>,
     time: Cell<Duration>,
+    record: Option<&'a Record>,
+    copied: Cell<usize>,
 }
 
 impl<'a, D: Device> Lab<'a, D> {
@@ -55,7 +59,16 @@ impl<'a, D: Device> Lab<'a, D> {
     /// # Panics
     /// If there is no device.
     pub fn several(devices: &'a [D]) -> Self {
-        Self { device: &devices[0], devices, timer: None, time: Cell::default() }
+        let (time, copied) = (Cell::default(), Cell::default());
+        Self { device: &devices[0], devices, timer: None, time, record: None, copied }
+    }
+
+    /// A laboratory of devices that record what they are asked to do.
+    ///
+    /// # Panics
+    /// If there is no device.
+    pub fn recorded(devices: &'a [D], record: &'a Record) -> Self {
+        Self { record: Some(record), ..Self::several(devices) }
     }
 
     /// A laboratory that repeats launches and measures their time.
@@ -76,15 +89,23 @@ impl<'a, D: Device> Lab<'a, D> {
         self.time.get()
     }
 
+    /// Elements that launches have copied between host and device, if the devices [record](Self::recorded) that.
+    pub fn copied(&self) -> usize {
+        self.copied.get()
+    }
+
     /// Runs the student's launch: once, or many times if time is measured. A launch must give the same result each time.
     ///
     /// # Errors
     /// Those of the launch.
     pub fn launch(&self, mut launch: impl FnMut(&D) -> Result<(), D::Error>) -> Result<(), Failure> {
+        let copied = || self.record.map_or(0, Record::copied);
+        let before = copied();
         match self.timer {
             None => launch(self.device)?,
             Some(timer) => self.time.set(timer(&mut || launch(self.device))?),
         }
+        self.copied.set(self.copied.get() + copied() - before);
         Ok(())
     }
 

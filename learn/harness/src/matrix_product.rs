@@ -58,6 +58,15 @@ fn shared_loads(kernel: &'static str, n: usize, limit: f64) -> Budget {
     })
 }
 
+/// Reads of a tile while no copy of the next one is on its way: those of the last two of n / 16 steps may be.
+fn unhidden_copies(kernel: &'static str, n: usize) -> Budget {
+    let what = format!("shared loads of {kernel} without an asynchronous copy in flight (part of all)");
+    Budget::new(what, kernel, 2.0 * 16.0 / n as f64, |profile| {
+        let loads = profile.total(Operation::SharedLoad);
+        1.0 - loads.copying as f64 / loads.lanes as f64
+    })
+}
+
 impl<S: MatrixProduct> Exercise for Check<S> {
     const PARTS: &'static [&'static str] = &[
         "coalesced loads",
@@ -116,17 +125,33 @@ impl<S: MatrixProduct> Exercise for Check<S> {
 
     fn budgets(part: usize) -> Vec<Budget> {
         let (kernel, n) = (KERNELS[part], Self::counted(part));
-        match part {
-            0 => vec![Budget::sectors_per_request(kernel, Operation::Load, 4.0), bytes_per_flop(kernel, n, 2.6)],
+        // A part's blocks for n = 128, barriers of a block, and shared memory: about twice what two tiles need.
+        let (blocks, barriers, shared_bytes) = [
+            (8, 0, 0),
+            (8, n / 8 + 2, 16_384),
+            (4, n / 8 + 2, 32_768),
+            (4, n / 16 + 2, 49_152),
+            (1, n / 16 + 2, 98_304),
+        ][part];
+        let mut budgets =
+            vec![Budget::parallelism(kernel, blocks, barriers, shared_bytes), Budget::launches_beside(&[kernel])];
+        budgets.extend(match part {
+            0 => vec![
+                // For each product, a warp loads an element of A and 32 of B.
+                Budget::sectors(kernel, Operation::Load, 5.0 * (n as f64).powi(3) / 32.0),
+                bytes_per_flop(kernel, n, 2.6),
+            ],
             1 => vec![bytes_per_flop(kernel, n, 0.26), Budget::bank_conflicts(kernel, 0.0)],
             2 => vec![bytes_per_flop(kernel, n, 0.07), shared_loads(kernel, n, 0.5)],
             3 => vec![
                 bytes_per_flop(kernel, n, 0.07),
                 // A step has a depth of 16.
                 Budget::barriers_per_block(kernel, (n / 16 + 2) as f64),
+                unhidden_copies(kernel, n),
             ],
             _ => vec![
                 bytes_per_flop(kernel, n, 0.04),
+                unhidden_copies(kernel, n),
                 shared_loads(kernel, n, 0.1),
                 // The emulator makes a copy of 16 bytes word by word, whose stores conflict on no GPU.
                 Budget::new(format!("bank conflicts of shared loads of {kernel}"), kernel, 0.0, |profile| {
@@ -136,7 +161,8 @@ impl<S: MatrixProduct> Exercise for Check<S> {
                     (n as f64).powi(3) / profile.total(Operation::TensorProduct).requests as f64
                 }),
             ],
-        }
+        });
+        budgets
     }
 
     fn work(_: usize, n: usize) -> Work {

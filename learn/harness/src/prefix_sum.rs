@@ -121,13 +121,18 @@ impl<S: PrefixSum> Exercise for Check<S> {
         let (sectors, tiles) = (Self::counted(part) as f64 / 8.0, 32.0);
         match part {
             0 => vec![
+                Budget::parallelism("scan_tiles", 8, 4, 8192),
+                Budget::launches_beside(&["scan_tiles"]),
                 Budget::barriers_per_block("scan_tiles", 4.0),
                 Budget::requests_per_block("scan_tiles", Operation::SharedLoad, 32.0),
                 Budget::bank_conflicts("scan_tiles", 0.0),
                 Budget::sectors("scan_tiles", Operation::Load, sectors),
+                Budget::sectors("scan_tiles", Operation::Store, sectors),
             ],
             1 => vec![
-                Budget::launches("scan_sums", 1.0),
+                Budget::parallelism("tile_sums", 8, 8, 8192),
+                Budget::parallelism("add_sums", 8, 8, 8192),
+                Budget::launches_beside(&["tile_sums", "scan_sums", "add_sums"]),
                 Budget::requests("scan_sums", Operation::Load, tiles / 4.0),
                 Budget::sectors("tile_sums", Operation::Load, sectors),
                 // Each of the eight warps of a block may read the sum before its tile.
@@ -135,7 +140,16 @@ impl<S: PrefixSum> Exercise for Check<S> {
                 Budget::sectors("add_sums", Operation::Store, sectors),
             ],
             _ => vec![
-                Budget::launches("scan_once", 1.0),
+                // A tile finds a prefix after at most four tiles, and needs not wait for it. A request for elements has all lanes.
+                Budget::new(
+                    "loads by some lanes of a warp, to look back, of scan_once",
+                    "scan_once",
+                    12.0 * tiles,
+                    |profile| profile.total(Operation::Load).partial as f64,
+                ),
+                // Eight scans.
+                Budget::parallelism("scan_once", 8, 32, 16_384),
+                Budget::launches_beside(&["scan_once"]),
                 // A look-back may read 32 numbers from each of two arrays.
                 Budget::sectors("scan_once", Operation::Load, sectors + 16.0 * tiles),
                 Budget::sectors("scan_once", Operation::Store, sectors + 4.0 * tiles),

@@ -173,7 +173,7 @@ fn ptx(code: Option<&dyn Code>, entry: &str) -> ExitCode {
 
 /// Draws the memory accesses of a part's first warp, and prints its counts.
 fn trace<E: Exercise>(part: usize, file: &str) -> ExitCode {
-    let (profile, result) = check::profile::<E>(part);
+    let (profile, _, result) = check::profile::<E>(part);
     if let Err(failure) = result {
         // What was counted until then may show why.
         eprintln!("{failure}");

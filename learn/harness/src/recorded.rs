@@ -50,6 +50,11 @@ impl Record {
         self.0.borrow().iter().map(elements).sum()
     }
 
+    /// Elements that travelled between the host and devices.
+    pub fn copied(&self) -> usize {
+        self.downloaded() + self.uploaded()
+    }
+
     /// Threads of the launches that were submitted while elements travelled, that is after a download and before the next
     /// upload; and threads of all launches.
     pub fn beside_travel(&self) -> (u64, u64) {
@@ -190,7 +195,7 @@ mod tests {
         assert_eq!(devices[0].to_vec(&buffer).expect("a copy"), [3.0, 4.0]);
         let expected = [(1, Operation::Upload(2)), (1, Operation::Upload(2)), (0, Operation::Download(2))];
         assert_eq!(record.operations(), expected);
-        assert_eq!((record.downloaded(), record.uploaded()), (2, 4));
+        assert_eq!((record.downloaded(), record.uploaded(), record.copied()), (2, 4, 6));
         assert_eq!(record.beside_travel(), (0, 0));
     }
 }

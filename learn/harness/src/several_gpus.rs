@@ -177,6 +177,7 @@ impl Traffic {
 
 impl<S: SeveralGpus> Exercise for Check<S> {
     const PARTS: &'static [&'static str] = &["only the halo travels", "the inner rows while the halo travels"];
+    const COPIES: bool = true;
     const DEVICES: usize = 3;
 
     fn sizes(part: usize) -> Vec<usize> {

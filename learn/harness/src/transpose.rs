@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 
-use warpkov_device::emulator::profile::Operation;
 use warpkov_device::launch::Device;
 
 use crate::budget::Budget;
@@ -114,21 +113,26 @@ impl<S: Transpose> Exercise for Check<S> {
     }
 
     fn budgets(part: usize) -> Vec<Budget> {
-        let coalesced = |kernel| {
-            let budget = |operation| Budget::sectors_per_request(kernel, operation, 4.0);
-            [budget(Operation::Load), budget(Operation::Store)]
+        let (rows, columns) = shape(part, Self::counted(part));
+        let n = if part == 0 { Self::counted(part) } else { rows * columns };
+        let transpose = Budget::parallelism("transpose", 4, 4, 16_384);
+        let mut budgets = match part {
+            0 => vec![Budget::parallelism("reverse", 2, 4, 4096), Budget::launches_beside(&["reverse"])],
+            1 => vec![transpose, Budget::launches_beside(&["transpose"])],
+            _ => vec![
+                // A block of 128 threads adds 128 rows, in four tiles.
+                Budget::parallelism("row_sums", 1, 12, 32_768),
+                transpose,
+                Budget::launches_beside(&["row_sums", "transpose"]),
+                Budget::bank_conflicts("row_sums", 0.0),
+                Budget::bank_conflicts("transpose", 0.0),
+            ],
         };
-        match part {
-            0 => coalesced("reverse").into(),
-            1 => coalesced("transpose").into(),
-            _ => {
-                let mut budgets =
-                    vec![Budget::bank_conflicts("row_sums", 0.0), Budget::bank_conflicts("transpose", 0.0)];
-                budgets.extend(coalesced("row_sums"));
-                budgets.extend(coalesced("transpose"));
-                budgets
-            }
+        if part == 2 {
+            budgets.extend(Budget::coalesced("row_sums", n, rows));
         }
+        budgets.extend(Budget::coalesced(if part == 0 { "reverse" } else { "transpose" }, n, n));
+        budgets
     }
 
     fn work(part: usize, size: usize) -> Work {

@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 
-use warpkov_device::emulator::profile::Operation;
 use warpkov_device::launch::Device;
 
 use crate::budget::Budget;
@@ -31,7 +30,8 @@ impl<S: VectorAdd> Exercise for Check<S> {
     const PARTS: &'static [&'static str] = &["a launch with enough threads"];
 
     fn sizes(_: usize) -> Vec<usize> {
-        vec![1, 31, 256, 257, 1000, 5000]
+        // The last one has elements for all threads of a large block on each of 132 multiprocessors, and more.
+        vec![1, 31, 256, 257, 1000, 140_000]
     }
 
     fn counted(_: usize) -> usize {
@@ -51,11 +51,10 @@ impl<S: VectorAdd> Exercise for Check<S> {
         lab.equal("z", &lab.device.to_vec(&z)?, &expected)
     }
 
-    fn budgets(_: usize) -> Vec<Budget> {
-        vec![
-            Budget::sectors_per_request("vector_add", Operation::Load, 4.0),
-            Budget::requests("vector_add", Operation::Store, 128.0),
-        ]
+    fn budgets(part: usize) -> Vec<Budget> {
+        let n = Self::counted(part);
+        let [loads, stores] = Budget::coalesced("vector_add", 2 * n, n);
+        vec![Budget::parallelism("vector_add", 2, 0, 0), Budget::launches_beside(&["vector_add"]), loads, stores]
     }
 
     fn work(_: usize, n: usize) -> Work {

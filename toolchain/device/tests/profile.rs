@@ -1,9 +1,9 @@
 //! The counters, against counts by hand.
 
 use atomic::{AtomicNumber, Ordering, Scope};
-use warpkov_device::device::{Global, GlobalMut, atomic, kernel, shared, thread, warp};
-use warpkov_device::emulator::Emulator;
+use warpkov_device::device::{Global, GlobalMut, atomic, copy, kernel, shared, thread, warp};
 use warpkov_device::emulator::profile::{Counts, KernelProfile, Operation, Profile};
+use warpkov_device::emulator::{Emulator, Schedule};
 use warpkov_device::launch::{Device, Shape};
 
 /// The profile of a kernel's launches, and that of the device.
@@ -52,7 +52,7 @@ fn vector_accesses_and_idle_lanes() {
         // SAFETY: the emulator checks every access.
         unsafe { by_four(device, Shape::new(1, 32), &x, &mut y) }.unwrap();
     });
-    let counts = Counts { requests: 1, lanes: 24, partial: 1, branches: 0, bytes: 384, sectors: 12, bank_conflicts: 0 };
+    let counts = Counts { requests: 1, lanes: 24, partial: 1, bytes: 384, sectors: 12, ..Counts::default() };
     assert_eq!(kernel.total(Operation::Load), counts);
     assert_eq!(kernel.total(Operation::Store), counts);
     // The lanes divide at the guard, before any request.
@@ -176,6 +176,93 @@ fn instructions_of_each_kind_and_atomics_per_address() {
     let occupancy = |registers| profile.clone().with_registers(|_| registers).kernels["instructions"].occupancy();
     assert_eq!([None, Some(32), Some(128)].map(occupancy), [None, Some(1.0), Some(0.25)]);
     assert!(profile.with_registers(|_| Some(128)).svg().contains("128 registers: occupancy 25 %"));
+}
+
+/// Block 0 does nothing, and in each other block the first warp does the work of all.
+#[kernel]
+fn uneven(x: Global<u32>, y: GlobalMut<u32>) {
+    let (block, t) = (thread::block_idx_x(), thread::thread_idx_x());
+    if block > 0 && t < 32 {
+        for warp in 0..4 {
+            let i = 128 * block + 32 * warp + t;
+            y.set(i, x.get(i));
+        }
+    }
+}
+
+#[test]
+fn busiest_blocks_and_warps() {
+    let (kernel, _) = profile("uneven", |device| {
+        let (x, mut y) = (device.zeros(384).unwrap(), device.zeros(384).unwrap());
+        // SAFETY: the emulator checks every access.
+        unsafe { uneven(device, Shape::new(3, 128), &x, &mut y) }.unwrap();
+    });
+    assert_eq!((kernel.blocks, kernel.busy_blocks, kernel.busy_warps), (3, 2, 8));
+    assert_eq!((kernel.busiest_block, kernel.busiest_warp), (8, 8));
+}
+
+/// Waits for a copy before (`late` is 0) or after (1) it reads another element of shared memory.
+#[kernel]
+fn copies(late: u32, x: Global<f32>, y: GlobalMut<f32>) {
+    let tile = shared::dynamic_shared_mem::<f32>();
+    let t = thread::thread_idx_x();
+    tile.set(32 + t, 1.0);
+    tile.copy::<1>(t, x, t);
+    copy::commit();
+    if late == 0 {
+        copy::wait::<0>();
+    }
+    let other = tile.get(32 + t);
+    copy::wait::<0>();
+    y.set(t, other + tile.get(t));
+}
+
+#[test]
+fn accesses_while_copies_are_in_flight() {
+    for (late, lanes) in [(0, 0), (1, 32)] {
+        let (kernel, _) = profile("copies", |device| {
+            let (x, mut y) = (device.zeros(32).unwrap(), device.zeros(32).unwrap());
+            // SAFETY: the emulator checks every access.
+            unsafe { copies(device, Shape::new(1, 32).with_shared(256), late, &x, &mut y) }.unwrap();
+        });
+        let loads = kernel.total(Operation::SharedLoad);
+        assert_eq!((loads.lanes, loads.copying), (64, lanes));
+    }
+}
+
+/// Each block adds one to the number of the block before it. Before it reads that, it writes into `early`.
+#[kernel]
+fn chain(early: GlobalMut<u32>, numbers: GlobalMut<u32>) {
+    let block = thread::block_idx_x() as usize;
+    atomic::store((early, block), 1, Ordering::Relaxed, Scope::Device);
+    let mut before = 1;
+    if block > 0 {
+        while atomic::load((early, block - 1), Ordering::Relaxed, Scope::Device) == 0 {}
+        before = atomic::load((numbers, block - 1), Ordering::Relaxed, Scope::Device);
+        while before == 0 {
+            before = atomic::load((numbers, block - 1), Ordering::Relaxed, Scope::Device);
+        }
+    }
+    atomic::store((numbers, block), before + 1, Ordering::Relaxed, Scope::Device);
+}
+
+#[test]
+fn youngest_first_lets_a_chain_of_blocks_wait() {
+    let loads = |schedule| {
+        let device = Emulator::new(schedule).profiled();
+        let (mut early, mut numbers) = (device.zeros(20).unwrap(), device.zeros(20).unwrap());
+        // SAFETY: the emulator checks every access.
+        unsafe { chain(&device, Shape::new(20, 1), &mut early, &mut numbers) }.unwrap();
+        assert!(device.to_vec(&numbers).unwrap().into_iter().eq(2..22));
+        let profile = device.profile();
+        let lines = profile.kernels["chain"].lines.iter().filter(|line| line.operation == Operation::Load);
+        lines.map(|line| line.counts.requests).collect::<Vec<_>>()
+    };
+    assert_eq!(loads(Schedule::RoundRobin), [19, 19]);
+    let [early, first, again] = loads(Schedule::YoungestFirst)[..] else { panic!("three lines have loads") };
+    // What a block writes before its loads is there when the next one reads it.
+    assert_eq!((early, first), (19, 19));
+    assert!(again > 1000, "{again}");
 }
 
 #[test]

@@ -57,6 +57,10 @@ pub struct Launch {
     pub(super) sequence: RefCell<Released>,
     /// Where threads wait by plain reads, for hints.
     pub spin_sites: RefCell<Vec<&'static Location<'static>>>,
+    /// Whether atomic loads let another block begin.
+    pub yields: Cell<bool>,
+    /// Whether one of them has done so.
+    pub yielded: Cell<bool>,
     /// State of the generator that interleaves threads.
     pub random: Cell<u64>,
     /// The barrier of the grid, if the launch is cooperative.
@@ -149,6 +153,7 @@ impl Grid<'_> {
         // Blocks that have ended, but whose cluster has not.
         let mut ended: Vec<Runner<'_>> = Vec::new();
         let mut current = 0;
+        let youngest_first = launch.schedule == Schedule::YoungestFirst;
         let turn = TURN.min(launch.limit / 4);
         // Rounds since a block has advanced, and how many end the hope for another one.
         let mut stalled = 0;
@@ -167,6 +172,8 @@ impl Grid<'_> {
             if launch.interleaves() {
                 current = launch.draw(running.len());
             }
+            launch.yielded.set(false);
+            launch.yields.set(youngest_first && running.len() < RESIDENT_BLOCKS as usize && order.len() > 0);
             let round = if launch.interleaves() { running[current].turn(pool) } else { running[current].round(pool) };
             let round = round?;
             if launch.idle.get() > launch.limit {
@@ -190,9 +197,17 @@ impl Grid<'_> {
                             }
                         }
                     }
-                    (current, stalled) = (0, 0);
+                    (current, stalled) = (if youngest_first { running.len().saturating_sub(1) } else { 0 }, 0);
                 }
-                Round::Advanced if launch.idle.get() < turn => stalled = 0,
+                Round::Advanced if launch.idle.get() < turn => {
+                    stalled = 0;
+                    if launch.yielded.take()
+                        && let Some(id) = order.next()
+                    {
+                        self.admit(id, &mut running, pool, &mut stopped)?;
+                        current = running.len() - 1;
+                    }
+                }
                 // The block waits for another one.
                 Round::Advanced | Round::Stalled => {
                     if running.iter().all(Runner::is_stuck) {

@@ -489,6 +489,8 @@ impl Emulator {
             declared: RefCell::default(),
             sequence: RefCell::default(),
             spin_sites: RefCell::default(),
+            yields: Cell::new(false),
+            yielded: Cell::new(false),
             random: Cell::new(self.schedule.seed()),
             meeting: Meeting::new("grid", blocks),
             clusters: RefCell::default(),

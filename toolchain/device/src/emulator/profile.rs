@@ -92,6 +92,10 @@ impl Operation {
         matches!(self, Self::Load | Self::Store | Self::Atomic)
     }
 
+    fn is_memory(self) -> bool {
+        self.is_global() || self.is_shared()
+    }
+
     fn is_shared(self) -> bool {
         matches!(self, Self::SharedLoad | Self::SharedStore | Self::SharedAtomic)
     }
@@ -120,6 +124,8 @@ pub(crate) struct Event {
     /// Byte address.
     pub address: u64,
     pub bytes: u32,
+    /// Whether the thread has not waited for an asynchronous copy that it has started before.
+    pub copying: bool,
 }
 
 /// Counts of one operation on one source line.
@@ -148,6 +154,8 @@ pub struct Counts {
     pub requests: u64,
     /// Lanes that took part in them. A warp of 32 threads has 32·`requests` − `lanes` idle lanes.
     pub lanes: u64,
+    /// Those of these lanes that had started an asynchronous copy before, and not waited for it yet.
+    pub copying: u64,
     /// Requests in which some lanes of the warp did not take part.
     pub partial: u64,
     /// Divergent branches right after these requests, whether or not the lanes meet again.
@@ -188,6 +196,7 @@ impl Counts {
     fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.lanes += other.lanes;
+        self.copying += other.copying;
         self.partial += other.partial;
         self.branches += other.branches;
         self.bytes += other.bytes;
@@ -257,6 +266,14 @@ pub struct KernelProfile {
     pub block_threads: u32,
     /// Static and dynamic shared memory of a block in bytes, in the last launch.
     pub shared_bytes: u32,
+    /// Blocks that access global or shared memory.
+    pub busy_blocks: u64,
+    /// Warps of these blocks, whether or not they take part.
+    pub busy_warps: u64,
+    /// Requests to global and shared memory by the block that makes most of them, in one launch.
+    pub busiest_block: u64,
+    /// Requests to global and shared memory by the warp that makes most of them, in one launch.
+    pub busiest_warp: u64,
     /// Source lines in the order of file and line.
     pub lines: Vec<Line>,
     /// Atomic operations of one lane on each address of global memory, in descending order.
@@ -454,6 +471,8 @@ struct Request {
     bytes: u32,
     /// Lane and address, in the order of the lanes.
     lanes: Vec<(u8, u64)>,
+    /// Lanes with asynchronous copies in flight.
+    copying: u64,
     /// Whether the lanes make different requests next.
     divides: bool,
 }
@@ -463,6 +482,7 @@ impl Request {
         Counts {
             requests: 1,
             lanes: self.lanes.len() as u64,
+            copying: self.copying,
             partial: u64::from(self.lanes.len() < threads),
             branches: u64::from(self.divides),
             bytes: self.lanes.len() as u64 * u64::from(self.bytes),
@@ -565,9 +585,13 @@ impl Collector {
     pub fn block(&mut self, kernel: &'static str, shared_bytes: u32, threads: &[Vec<Event>]) {
         let collected = self.kernels.entry(kernel).or_default();
         collected.profile.shared_bytes = shared_bytes;
+        let mut of_block = 0;
         for warp in threads.chunks(32) {
             let (requests, branches) = requests_of(warp);
             collected.profile.divergent_branches += branches;
+            let of_warp = requests.iter().filter(|request| request.operation.is_memory()).count() as u64;
+            collected.profile.busiest_warp = collected.profile.busiest_warp.max(of_warp);
+            of_block += of_warp;
             for request in &requests {
                 let key = (request.site.file(), request.site.line(), request.operation);
                 collected.lines.entry(key).or_default().add(&request.count(warp.len()));
@@ -580,6 +604,12 @@ impl Collector {
             if collected.profile.trace.is_empty() {
                 collected.profile.trace = requests.into_iter().take(TRACED).collect();
             }
+        }
+        if of_block > 0 {
+            let profile = &mut collected.profile;
+            profile.busy_blocks += 1;
+            profile.busy_warps += threads.len().div_ceil(32) as u64;
+            profile.busiest_block = profile.busiest_block.max(of_block);
         }
     }
 
@@ -621,11 +651,12 @@ fn requests_of(lanes: &[Vec<Event>]) -> (Vec<Request>, u64) {
                 requests.push((
                     event.phase,
                     order,
-                    Request { site, operation, bytes, lanes: Vec::new(), divides: false },
+                    Request { site, operation, bytes, lanes: Vec::new(), copying: 0, divides: false },
                 ));
                 requests.len() - 1
             });
             requests[at].2.lanes.push((lane as u8, event.address));
+            requests[at].2.copying += u64::from(event.copying);
             follow(before, Some(at));
             before = Some(at);
         }

@@ -33,6 +33,11 @@ pub enum Schedule {
     RoundRobin,
     /// Descending index.
     Reversed,
+    /// Ascending index, but an atomic load lets further blocks begin, up to four at a time, of which the last one runs first.
+    ///
+    /// A block that waits for the end of the one before it then waits long. One that needs only what the other has released
+    /// before its own atomic loads (decoupled look-back) does not wait.
+    YoungestFirst,
     /// A random permutation from this seed, different for each block.
     Random(u64),
     /// As `Random`, with up to four blocks at a time whose threads interleave: at random accesses of global memory, at
@@ -48,7 +53,7 @@ impl Schedule {
     pub(super) fn seed(self) -> u64 {
         match self {
             Self::Random(seed) | Self::Interleaved(seed) => seed,
-            Self::RoundRobin | Self::Reversed => 0,
+            Self::RoundRobin | Self::Reversed | Self::YoungestFirst => 0,
         }
     }
 
@@ -75,7 +80,7 @@ impl Schedule {
         order.clear();
         order.extend(0..count);
         match self {
-            Self::RoundRobin => {}
+            Self::RoundRobin | Self::YoungestFirst => {}
             Self::Reversed => order.reverse(),
             Self::Random(seed) | Self::Interleaved(seed) => {
                 let mut state = seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);

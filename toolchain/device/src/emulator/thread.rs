@@ -591,6 +591,13 @@ struct Copies {
     groups: VecDeque<Vec<Copied>>,
 }
 
+impl Copies {
+    /// Whether the thread has not waited for some of them.
+    fn are_in_flight(&self) -> bool {
+        !self.open.is_empty() || self.groups.iter().any(|group| !group.is_empty())
+    }
+}
+
 /// An end of an asynchronous copy.
 enum Copied {
     /// The address of a shared word.
@@ -1258,7 +1265,8 @@ impl Thread {
     fn add_event(&self, operation: Operation, address: u64, bytes: u32, site: &'static Location<'static>) {
         if !self.vector.get() {
             let phase = self.phase.get();
-            self.events.borrow_mut().push(Event { site, operation, phase, address, bytes });
+            let copying = self.rare.get() && self.copies.borrow().are_in_flight();
+            self.events.borrow_mut().push(Event { site, operation, phase, address, bytes, copying });
             if matches!(
                 operation,
                 Operation::Barrier
@@ -1799,6 +1807,10 @@ impl Thread {
         }
         drop(shadow);
         self.atomic_step(update(older), atomic, site, elements.target());
+        if !atomic.writes && launch.yields.get() {
+            launch.yielded.set(true);
+            self.wait(Wait::Preempted);
+        }
     }
 
     /// Counts an atomic operation.
