@@ -232,14 +232,14 @@ impl Budget {
         }
     }
 
-    /// Whether these counts are within it.
+    /// Whether these counts are within it: what was found, but of a group nothing.
     ///
     /// # Errors
     /// What exceeds it.
-    pub fn check(&self, profile: &Profile) -> Result<(), String> {
+    pub fn check(&self, profile: &Profile) -> Result<Option<String>, String> {
         let Finding { found, line } = self.measure(profile).ok_or("this kernel was not launched")?;
         if found <= self.limit {
-            return Ok(());
+            return Ok(self.members.is_empty().then(|| number(found)));
         }
         let kernel = profile.kernels.get(self.kernel);
         let member =

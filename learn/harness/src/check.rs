@@ -1,7 +1,8 @@
 //! Checks a part of an exercise: on the emulator its results, faults and budgets; on a GPU its results and time.
 
+use std::io::{self, IsTerminal};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use warpkov_device::emulator::profile::{Profile, Profiler};
 use warpkov_device::emulator::{Emulator, Schedule};
@@ -18,17 +19,52 @@ pub const ORDERS: [(&str, Schedule); 3] = [
     ("interleaved order", Schedule::Interleaved(1)),
 ];
 
+/// Steps of a launch, and reads of threads that wait for nothing, after which the emulator gives up: two seconds or so.
+const STEPS: u64 = 1 << 21;
+
+/// What a check is doing, on a terminal, once it takes long.
+struct Progress(Instant);
+
+impl Progress {
+    const SILENCE: Duration = Duration::from_secs(2);
+
+    fn new() -> Self {
+        Self(Instant::now())
+    }
+
+    fn is_shown(&self) -> bool {
+        self.0.elapsed() >= Self::SILENCE && io::stderr().is_terminal()
+    }
+
+    fn tell(&self, what: &str) {
+        if self.is_shown() {
+            eprint!("\r\x1b[K{what}");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.is_shown() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
 /// One thing that was checked.
 pub struct Step {
     /// What it is.
     pub name: String,
     /// Why it does not pass.
     pub failure: Option<String>,
+    /// The count of a budget that is met.
+    pub score: Option<String>,
 }
 
 impl Step {
     fn new(name: impl Into<String>, result: Result<(), Failure>) -> Self {
-        Self { name: name.into(), failure: result.err().map(|failure| relative(&failure.to_string())) }
+        let failure = result.err().map(|failure| relative(&failure.to_string()));
+        Self { name: name.into(), failure, score: None }
     }
 
     /// Whether it passes.
@@ -71,10 +107,11 @@ impl Verdict {
 
 /// Checks a part on the emulator.
 pub fn emulated<E: Exercise>(part: usize) -> Verdict {
-    let mut verdict = Verdict::default();
+    let (mut verdict, progress) = (Verdict::default(), Progress::new());
     for (order, schedule) in ORDERS {
         let run = |size| {
-            let emulators: Vec<_> = (0..E::DEVICES).map(|_| Emulator::new(schedule)).collect();
+            progress.tell(&format!("part {}, {order}, size {size}", part + 1));
+            let emulators: Vec<_> = (0..E::DEVICES).map(|_| Emulator::new(schedule).step_limit(STEPS)).collect();
             let record = Record::default();
             // The device of `profile`: the exercise is compiled for one type.
             let devices: Vec<_> = emulators.iter().map(|device| Recorded::new(device, 0, &record)).collect();
@@ -88,6 +125,7 @@ pub fn emulated<E: Exercise>(part: usize) -> Verdict {
         }
     }
     let budgets = E::budgets(part);
+    progress.tell(&format!("part {}, counts of size {}", part + 1, E::counted(part)));
     let (profile, copied, result) = profile::<E>(part);
     if result.is_err() {
         verdict.steps.push(Step::new(format!("results of size {}", E::counted(part)), result));
@@ -98,7 +136,11 @@ pub fn emulated<E: Exercise>(part: usize) -> Verdict {
         verdict.steps.push(Step::new("no copies between host and device", Err(Failure::Wrong(found))));
     }
     for budget in &budgets {
-        verdict.steps.push(Step::new(budget.name(), budget.check(&profile).map_err(Failure::Wrong)));
+        let (score, result) = match budget.check(&profile) {
+            Ok(score) => (score, Ok(())),
+            Err(why) => (None, Err(Failure::Wrong(why))),
+        };
+        verdict.steps.push(Step { score, ..Step::new(budget.name(), result) });
     }
     verdict.profile = Some(profile);
     verdict
@@ -109,7 +151,7 @@ pub fn emulated<E: Exercise>(part: usize) -> Verdict {
 pub fn profile<E: Exercise>(part: usize) -> (Profile, usize, Result<(), Failure>) {
     let (profiler, record) = (Profiler::default(), Record::default());
     // Blocks that wait for the end of others wait for long.
-    let emulator = |_| Emulator::new(Schedule::YoungestFirst).profiled_by(&profiler);
+    let emulator = |_| Emulator::new(Schedule::YoungestFirst).step_limit(STEPS).profiled_by(&profiler);
     let emulators: Vec<_> = (0..E::DEVICES).map(emulator).collect();
     let devices: Vec<_> =
         (0..).zip(&emulators).map(|(number, device)| Recorded::new(device, number, &record)).collect();

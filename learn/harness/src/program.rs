@@ -204,7 +204,10 @@ fn print(part: usize, name: &str, verdict: &Verdict, reference: Option<f64>) {
     println!("part {}: {name}", part + 1);
     for step in &verdict.steps {
         match &step.failure {
-            None => println!("  passed  {}", step.name),
+            None => {
+                let score = step.score.as_ref().map(|score| format!(": {score}"));
+                println!("  passed  {}{}", step.name, score.unwrap_or_default());
+            }
             Some(why) => println!("  FAILED  {}\n{}", step.name, indented(why)),
         }
     }
@@ -230,7 +233,8 @@ fn indented(text: &str) -> String {
 }
 
 fn report(part: usize, name: &str, verdict: &Verdict, reference: Option<f64>) -> Value {
-    let steps = verdict.steps.iter().map(|step| json!({ "name": step.name, "failure": step.failure }));
+    let steps =
+        verdict.steps.iter().map(|step| json!({ "name": step.name, "score": step.score, "failure": step.failure }));
     let mut report = json!({
         "part": part + 1,
         "name": name,

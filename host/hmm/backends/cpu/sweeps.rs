@@ -511,12 +511,14 @@ impl<T: Precise, W: Show<T>> Work for ForwardBackward<'_, T, W> {
 }
 
 impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
-    /// The recursion for rows of `stride` numbers.
+    /// The recursion for rows of `stride` numbers. One function, because every step of the backward pass updates β, γ
+    /// and ξ of all slots from shared buffers.
     #[inline(always)]
     fn in_stride<S: Registers>(self, stride: usize) -> Vec<f64> {
         let Self { chain, seen, group, excluded, bytes, mut pairs, mut show } = self;
-        let given = Given { chain, seen, group };
+        let (size, limits) = (group.size(), Limits::current::<T>());
         let mut trellis = Trellis::new(group, stride, bytes);
+        let given = Given { chain, seen, group };
         let mut forward = Forward::<T, false>::new(given, excluded);
         let stretches = trellis.stretches();
         // The forward state at the start of each stretch but the last.
@@ -526,18 +528,29 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
                 starts.push((forward.courses.clone(), forward.doubts.clone()));
             }
             trellis.fill::<S>(stride, stretch, &mut forward);
-            if forward.all_out(group.size()) {
+            if forward.all_out(size) {
                 return forward.logs();
             }
         }
-        let mut backward = Backward::new(given, stride, forward.logs());
-        let mut block =
-            Block { rows: vec![T::ZERO; (BLOCK + group.size()) * stride], start: BLOCK + group.size(), end: 0 };
+        let mut logs = forward.logs();
+        let last = |&length: &usize| Behind {
+            shift: 0.0,
+            unit: 1.0,
+            inverse: 1.0,
+            ratio: 1.0,
+            tolerance: limits.tolerance(length),
+        };
+        let mut behind: Vec<Behind> = group.lengths.iter().map(last).collect();
+        let backward = chain.backward();
+        // βₜ, and b̃(oₜ₊₁) ∘ βₜ₊₁, the right factor of ξ.
+        let (mut beta, mut weighted) = (vec![T::ZERO; size * stride], vec![T::ZERO; size * stride]);
+        let mut gamma = vec![T::ZERO; stride];
+        let mut block = Block { rows: vec![T::ZERO; (BLOCK + size) * stride], start: BLOCK + size, end: 0 };
         for stretch in (0..stretches).rev() {
             if stretch + 1 < stretches {
                 (forward.courses, forward.doubts) = starts.pop().unwrap_or_default();
                 // Sequences that have dropped out by now are skipped from the start.
-                let out = forward.courses.iter_mut().zip(&backward.logs).filter(|(_, log)| !log.is_finite());
+                let out = forward.courses.iter_mut().zip(&logs).filter(|(_, log)| !log.is_finite());
                 out.for_each(|(course, log)| course.out = Some(*log));
                 trellis.fill::<S>(stride, stretch, &mut forward);
             }
@@ -547,119 +560,75 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
                 if interrupt::requested() {
                     break;
                 }
-                backward.step::<S>(stride, t, &mut forward.scratch);
-                let counted = pairs.is_some().then(|| block.push(stride, group.active(t)));
+                let (active, going) = (group.active(t), group.active(t + 1));
+                for (slot, row) in weighted.chunks_exact_mut(stride).take(going).enumerate() {
+                    if logs[slot].is_finite() {
+                        let (scale, unit) = (Scale::Known(behind[slot].shift), T::from_f64(behind[slot].unit));
+                        let (emitted, _) = chain.emitter.row::<S>(
+                            seen,
+                            group.places[slot] + t + 1,
+                            scale,
+                            stride,
+                            &mut forward.scratch,
+                        );
+                        by_lanes(row, &beta[slot * stride..][..stride], |_, beta| beta * unit);
+                        by_lanes(row, emitted, |row, emitted| row * emitted);
+                    } else {
+                        row.fill(T::ZERO);
+                    }
+                }
+                product::<S, SumProduct, T>(going, stride, &weighted, backward, &mut beta);
+                for row in beta.chunks_exact_mut(stride).take(active).skip(going) {
+                    row.copy_from_slice(&chain.ending);
+                }
+                let counted = pairs.is_some().then(|| block.push(stride, active));
                 let counted = counted.unwrap_or_default();
-                let rows = trellis.rows(t..t + 1).chunks_exact(stride);
-                for ((slot, alpha), mark) in rows.enumerate().zip(trellis.marks(t..t + 1)) {
+                let rows = trellis.rows(t..t + 1).chunks_exact(stride).zip(beta.chunks_exact(stride));
+                for ((slot, (alpha, beta)), mark) in rows.enumerate().zip(trellis.marks(t..t + 1)) {
                     let counted = counted.get_mut(slot * stride..(slot + 1) * stride).unwrap_or_default();
-                    if backward.combine(stride, t, slot, alpha, mark, counted) {
-                        show.show(slot, t, &backward.gamma);
+                    if !logs[slot].is_finite() {
+                        counted.fill(T::ZERO);
+                        continue;
+                    }
+                    by_lanes(&mut gamma, alpha, |_, alpha| alpha);
+                    let sum = weigh(&mut gamma, T::from_f64(mark.unit), beta).to_f64();
+                    let behind = &mut behind[slot];
+                    let mut least = limits.least;
+                    if slot < going {
+                        behind.ratio *= sum * behind.inverse;
+                        least = limits.least_sum;
+                    }
+                    let near = (behind.ratio - 1.0).abs() <= behind.tolerance;
+                    if !(near && sum >= least) {
+                        logs[slot] = f64::NAN;
+                        counted.fill(T::ZERO);
+                        continue;
+                    }
+                    let inverse = 1.0 / sum;
+                    if slot < going {
+                        let scale = T::from_f64(mark.unit * inverse);
+                        by_lanes(counted, &weighted[slot * stride..][..stride], |_, x| x * scale);
                     } else {
                         counted.fill(T::ZERO);
                     }
+                    let scale = T::from_f64(inverse);
+                    by_lanes(&mut gamma, alpha, |x, _| x * scale);
+                    show.show(slot, t, &gamma);
+                    let (unit, exponent) = unit_of(total(beta).to_f64());
+                    (behind.shift, behind.unit) = (mark.shift, unit);
+                    behind.inverse = inverse * mark.unit * power(exponent);
                 }
                 if let Some(pairs) = pairs.as_deref_mut()
-                    && (block.start < group.size() || t == steps.start)
+                    && (block.start < size || t == steps.start)
                 {
                     let alpha = trellis.rows(t..block.end);
                     accumulate(chain.n, stride, alpha, &block.rows[block.start * stride..], pairs);
-                    block.start = BLOCK + group.size();
+                    block.start = BLOCK + size;
                     block.end = t;
                 }
             }
         }
-        backward.logs
-    }
-}
-
-/// The backward recursion of a group, at one step.
-struct Backward<'a, T> {
-    given: Given<'a, T>,
-    limits: Limits,
-    /// βₜ, one row per slot.
-    beta: Vec<T>,
-    /// b̃(oₜ₊₁) ∘ βₜ₊₁, the right factor of ξ, one row per slot.
-    weighted: Vec<T>,
-    /// γₜ of one slot.
-    gamma: Vec<T>,
-    behind: Vec<Behind>,
-    /// ln P(O) of each slot, not finite of those that have dropped out.
-    logs: Vec<f64>,
-}
-
-impl<'a, T: Precise> Backward<'a, T> {
-    /// The state behind the last step.
-    fn new(given: Given<'a, T>, stride: usize, logs: Vec<f64>) -> Self {
-        let limits = Limits::current::<T>();
-        let last = |&length: &usize| Behind {
-            shift: 0.0,
-            unit: 1.0,
-            inverse: 1.0,
-            ratio: 1.0,
-            tolerance: limits.tolerance(length),
-        };
-        let behind = given.group.lengths.iter().map(last).collect();
-        let none = vec![T::ZERO; given.group.size() * stride];
-        Self { given, limits, beta: none.clone(), weighted: none, gamma: vec![T::ZERO; stride], behind, logs }
-    }
-
-    /// Replaces βₜ₊₁ by βₜ = A (b̃(oₜ₊₁) ∘ βₜ₊₁). At a sequence's last step, β is the factor of its end.
-    #[inline(always)]
-    fn step<S: Registers>(&mut self, stride: usize, t: usize, scratch: &mut Row<T>) {
-        let Self { given: Given { chain, seen, group }, beta, weighted, behind, logs, .. } = self;
-        let (active, going) = (group.active(t), group.active(t + 1));
-        for (slot, row) in weighted.chunks_exact_mut(stride).take(going).enumerate() {
-            if logs[slot].is_finite() {
-                let (scale, unit) = (Scale::Known(behind[slot].shift), T::from_f64(behind[slot].unit));
-                let (emitted, _) = chain.emitter.row::<S>(seen, group.places[slot] + t + 1, scale, stride, scratch);
-                by_lanes(row, &beta[slot * stride..][..stride], |_, beta| beta * unit);
-                by_lanes(row, emitted, |row, emitted| row * emitted);
-            } else {
-                row.fill(T::ZERO);
-            }
-        }
-        product::<S, SumProduct, T>(going, stride, weighted, chain.backward(), beta);
-        for row in beta.chunks_exact_mut(stride).take(active).skip(going) {
-            row.copy_from_slice(&chain.ending);
-        }
-    }
-
-    /// Computes γₜ of a slot from its α and β, and the right factor of its ξ into `counted`, if that is not empty. Returns whether the slot
-    /// is still in: it drops out if αₜ·βₜ differs from P(O) by more than rounding can explain.
-    #[inline(always)]
-    fn combine(&mut self, stride: usize, t: usize, slot: usize, alpha: &[T], mark: &Mark, counted: &mut [T]) -> bool {
-        if !self.logs[slot].is_finite() {
-            return false;
-        }
-        let goes_on = slot < self.given.group.active(t + 1);
-        let beta = &self.beta[slot * stride..][..stride];
-        by_lanes(&mut self.gamma, alpha, |_, alpha| alpha);
-        let sum = weigh(&mut self.gamma, T::from_f64(mark.unit), beta).to_f64();
-        let behind = &mut self.behind[slot];
-        let mut least = self.limits.least;
-        if goes_on {
-            behind.ratio *= sum * behind.inverse;
-            least = self.limits.least_sum;
-        }
-        let near = (behind.ratio - 1.0).abs() <= behind.tolerance;
-        if !(near && sum >= least) {
-            self.logs[slot] = f64::NAN;
-            return false;
-        }
-        let inverse = 1.0 / sum;
-        if goes_on {
-            let scale = T::from_f64(mark.unit * inverse);
-            by_lanes(counted, &self.weighted[slot * stride..][..stride], |_, x| x * scale);
-        } else {
-            counted.fill(T::ZERO);
-        }
-        let scale = T::from_f64(inverse);
-        by_lanes(&mut self.gamma, alpha, |x, _| x * scale);
-        let (unit, exponent) = unit_of(total(beta).to_f64());
-        (behind.shift, behind.unit) = (mark.shift, unit);
-        behind.inverse = inverse * mark.unit * power(exponent);
-        true
+        logs
     }
 }
 
