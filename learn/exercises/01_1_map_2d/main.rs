@@ -14,8 +14,7 @@ impl learn::steps::map_2d::Step for Launch {
         a: &D::Buffer<f32>,
         out: &mut D::Buffer<f32>,
     ) -> Result<(), D::Error> {
-        let block = Dim3 { x: 32, y: 8, z: 1 };
-        kernels::map_2d(device, Shape::new(Dim3 { x: 1, y: 1, z: 1 }, block), rows, columns, a, out)
+        kernels::map_2d(device, Shape::new(1, Dim3 { x: 32, y: 8, z: 1 }), rows, columns, a, out)
     }
 }
 

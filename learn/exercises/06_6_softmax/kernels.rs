@@ -13,7 +13,8 @@ pub fn softmax<'r, 'c>(rows: Len<'r>, columns: Len<'c>, x: In2<'r, 'c, f32>, y: 
         // TODO: large elements have no exponential.
         let power = Real::exp(own);
         // ANCHOR_END: part1
-        let sum = block::reduce_all(power, 0.0, |a, b| a + b);
+        // The sum is in the first warp; all threads get that of thread 0.
+        let sum = block::broadcast(block::reduce(power, 0.0, |a, b| a + b), 0);
         for cell in row.cells(columns) {
             y.set(&cell, power / sum);
         }

@@ -10,10 +10,11 @@ pub fn softmax<'r, 'c>(rows: Len<'r>, columns: Len<'c>, x: In2<'r, 'c, f32>, y: 
         // A thread beyond the last column has −∞, whose exponential is 0.
         let own = row.cells(columns).map(|cell| x.get(&cell)).fold(f32::NEG_INFINITY, f32::max);
         // ANCHOR: part1
-        let largest = block::reduce_all(own, f32::NEG_INFINITY, f32::max);
+        let largest = block::broadcast(block::reduce(own, f32::NEG_INFINITY, f32::max), 0);
         let power = Real::exp(own - largest);
         // ANCHOR_END: part1
-        let sum = block::reduce_all(power, 0.0, |a, b| a + b);
+        // The sum is in the first warp; all threads get that of thread 0.
+        let sum = block::broadcast(block::reduce(power, 0.0, |a, b| a + b), 0);
         for cell in row.cells(columns) {
             y.set(&cell, power / sum);
         }
