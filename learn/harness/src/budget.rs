@@ -1,5 +1,7 @@
 //! Limits on what the emulator counts: how performance is checked without a GPU.
 
+use std::cmp::Ordering;
+
 use warpkov_device::emulator::profile::{Counts, KernelProfile, Operation, Profile};
 
 /// What a budget limits, for one kernel.
@@ -277,7 +279,7 @@ const MEMORY: [Operation; 6] = [
 
 /// Whether a limit of a group is exceeded. NaN exceeds any.
 fn exceeds(&(_, limit, value): &Member, profile: &KernelProfile) -> bool {
-    !(value(profile) <= limit)
+    value(profile).partial_cmp(&limit).is_none_or(Ordering::is_gt)
 }
 
 fn barriers_per_block(profile: &KernelProfile) -> f64 {

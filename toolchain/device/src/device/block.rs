@@ -164,17 +164,21 @@ pub struct Scan<T> {
 /// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 64 elements. *Barriers*: two; no
 /// further barrier is needed before the next call. *Deterministic*: yes.
 ///
+/// Not in safe kernels, whose warps exchange with all their lanes: this function computes which lanes the last warp has. There,
+/// [`exclusive_scan`] also gives the total to every thread.
+///
 /// ```
-/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
-/// #[kernel(safe)]
-/// fn largest(out: PerThread<u32>) {
+/// # use warpkov_device::{device::prelude::*, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn largest(out: GlobalMut<u32>) {
 ///     let t = thread::thread_idx_x();
-///     out.set(block::scan(t % 40, 0, u32::max).through);
+///     out.set(t, block::scan(t % 40, 0, u32::max).through);
 /// }
 ///
 /// # let device = Emulator::default();
 /// # let mut out = device.zeros(64)?;
-/// largest(&device, Shape::new(1, 64), &mut out)?;
+/// // SAFETY: `out` has one element per thread.
+/// unsafe { largest(&device, Shape::new(1, 64), &mut out)? };
 /// assert_eq!(device.to_vec(&out)?[38..42], [38, 39, 39, 39]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
 /// ```
@@ -214,17 +218,21 @@ pub fn scan<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) 
 /// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 64 elements. *Barriers*: two; no
 /// further barrier is needed before the next call. *Deterministic*: yes.
 ///
+/// Not in safe kernels, whose warps exchange with all their lanes: this function computes which lanes the last warp has. There,
+/// [`exclusive_scan`] also gives the total to every thread.
+///
 /// ```
-/// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
-/// #[kernel(safe)]
-/// fn sums(out: PerThread<u32>) {
-///     out.set(block::reduce_all(thread::thread_idx_x(), 0, |a, b| a + b));
+/// # use warpkov_device::{device::prelude::*, emulator::Emulator, launch::*};
+/// #[kernel]
+/// fn sums(out: GlobalMut<u32>) {
+///     out.set(thread::thread_idx_x(), block::reduce_all(thread::thread_idx_x(), 0, |a, b| a + b));
 /// }
 ///
 /// # let device = Emulator::default();
-/// # let mut out = device.zeros(64)?;
-/// sums(&device, Shape::new(1, 64), &mut out)?;
-/// assert_eq!(device.to_vec(&out)?, [2016; 64]);
+/// # let mut out = device.zeros(50)?;
+/// // SAFETY: `out` has one element per thread.
+/// unsafe { sums(&device, Shape::new(1, 50), &mut out)? };
+/// assert_eq!(device.to_vec(&out)?, [1225; 50]);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
 /// ```
 #[inline(always)]

@@ -748,7 +748,7 @@ impl<'n, N: Count> Len<'n, N> {
     /// fn normalise<'r, 'c>(rows: Len<'r>, columns: Len<'c>, x: In2<'r, 'c, f64>, y: Out2<'r, 'c, f64, ByBlock>) {
     ///     for row in rows.block_elements() {
     ///         let sum = row.cells(columns).map(|cell| x.get(&cell)).sum();
-    ///         let sum = block::reduce_all(sum, 0.0, |a, b| a + b);
+    ///         let (_, sum) = block::exclusive_scan(sum, 0.0, |a, b| a + b);
     ///         for cell in row.cells(columns) {
     ///             y.set(&cell, x.get(&cell) / sum);
     ///         }
