@@ -130,8 +130,8 @@ impl<S: Grids> Exercise for Check<S> {
                 vec![parallelism, Budget::launches_beside(&["matrix_sum"]), loads, stores]
             }
             _ => {
-                // The vectors are read as often as the table.
-                let [loads, stores] = Budget::coalesced("standardise", 3 * n, n);
+                // The vectors are read as often as the table. A row has no whole number of sectors.
+                let [loads, stores] = Budget::coalesced("standardise", 4 * n, 3 * n / 2);
                 let blocks = blocks(n) as f64;
                 vec![
                     Budget::parallelism("standardise", 8, 0, 0),

@@ -126,13 +126,9 @@ impl<S: MatrixProduct> Exercise for Check<S> {
     fn budgets(part: usize) -> Vec<Budget> {
         let (kernel, n) = (KERNELS[part], Self::counted(part));
         // A part's blocks for n = 128, barriers of a block, and shared memory: about twice what two tiles need.
-        let (blocks, barriers, shared_bytes) = [
-            (8, 0, 0),
-            (8, n / 8 + 2, 16_384),
-            (4, n / 8 + 2, 32_768),
-            (4, n / 16 + 2, 49_152),
-            (1, n / 16 + 2, 98_304),
-        ][part];
+        let (blocks, barriers, shared_bytes) =
+            [(8, 0, 0), (8, n / 8 + 2, 16_384), (4, n / 8 + 2, 32_768), (4, n / 8 + 2, 49_152), (1, n / 8 + 2, 98_304)]
+                [part];
         let mut budgets =
             vec![Budget::parallelism(kernel, blocks, barriers, shared_bytes), Budget::launches_beside(&[kernel])];
         budgets.extend(match part {

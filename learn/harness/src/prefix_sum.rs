@@ -121,7 +121,7 @@ impl<S: PrefixSum> Exercise for Check<S> {
         let (sectors, tiles) = (Self::counted(part) as f64 / 8.0, 32.0);
         match part {
             0 => vec![
-                Budget::parallelism("scan_tiles", 8, 4, 8192),
+                Budget::parallelism("scan_tiles", 8, 32, 8192),
                 Budget::launches_beside(&["scan_tiles"]),
                 Budget::barriers_per_block("scan_tiles", 4.0),
                 Budget::requests_per_block("scan_tiles", Operation::SharedLoad, 32.0),
@@ -130,8 +130,8 @@ impl<S: PrefixSum> Exercise for Check<S> {
                 Budget::sectors("scan_tiles", Operation::Store, sectors),
             ],
             1 => vec![
-                Budget::parallelism("tile_sums", 8, 8, 8192),
-                Budget::parallelism("add_sums", 8, 8, 8192),
+                Budget::parallelism("tile_sums", 8, 32, 8192),
+                Budget::parallelism("add_sums", 8, 32, 8192),
                 Budget::launches_beside(&["tile_sums", "scan_sums", "add_sums"]),
                 Budget::requests("scan_sums", Operation::Load, tiles / 4.0),
                 Budget::sectors("tile_sums", Operation::Load, sectors),
