@@ -277,7 +277,8 @@ const MEMORY: [Operation; 6] = [
 
 /// Whether a limit of a group is exceeded. NaN exceeds any.
 fn exceeds(&(_, limit, value): &Member, profile: &KernelProfile) -> bool {
-    !(value(profile) <= limit)
+    let value = value(profile);
+    value.is_nan() || value > limit
 }
 
 fn barriers_per_block(profile: &KernelProfile) -> f64 {

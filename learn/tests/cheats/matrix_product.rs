@@ -14,7 +14,7 @@ mod wide {
     pub fn product_naive(n: u32, a: Global<f32>, b: Global<f32>, c: GlobalMut<f32>) {
         let x = 32 * thread::block_idx_x() + thread::thread_idx_x();
         let y = 8 * thread::block_idx_y() + thread::thread_idx_y();
-        if n % 4 == 0 {
+        if n.is_multiple_of(4) {
             if 4 * x < n && y < n {
                 let mut sums = [0.0; 4];
                 for k in 0..n {
