@@ -68,6 +68,7 @@ for exercise in "${first[@]}"; do
     [[ $("$program" learn check "$exercise" --json 2>/dev/null) == *'"passed":true'* ]]
 done
 [[ $("$program" learn list) == *"${#first[@]} of "*" solved"* ]]
+[[ $("$program" learn beat 0 2>/dev/null) == *"0 of "*" counts are below the solution's"* ]]
 # Watch mode sees a change, and ends when the exercise passes.
 last=${first[-1]}
 cp "$root/learn/exercises/$last"/*.rs "exercises/$last"

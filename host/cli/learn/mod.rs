@@ -2,11 +2,13 @@
 //!
 //! | module | contents |
 //! | --- | --- |
+//! | `beat` | an exercise beside the solution |
 //! | `course` | the course's folder: exercises, hints, progress |
 //! | `program` | builds and runs the program of an exercise |
 //! | `read` | a page of the course for a terminal |
 //! | `submit` | the solutions of many students |
 
+mod beat;
 mod course;
 mod program;
 mod read;
@@ -45,6 +47,7 @@ pub enum LearnCommand {
     Read(Read),
     Hint(Hint),
     Check(CheckArguments),
+    Beat(Beat),
     Trace(Trace),
     Pack(Pack),
     Submit(Submit),
@@ -155,6 +158,24 @@ pub struct CheckArguments {
     json: bool,
 }
 
+/// Compares the counts of an exercise, and on a GPU its times, with those of the course's solution.
+///
+/// Fewer is better. The exit code is 0 if both pass their checks, and 1 if not.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  warpkov learn beat 4\n  warpkov learn beat transpose --device cuda")]
+pub struct Beat {
+    #[command(flatten)]
+    place: Folder,
+    /// Number or name of the exercise.
+    exercise: String,
+    /// Device.
+    #[arg(long, value_enum, default_value = "cpu")]
+    device: Device,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
 /// Draws the memory accesses of an exercise's first warp, and prints what the emulator counts line by line.
 #[derive(Args)]
 #[command(
@@ -236,6 +257,7 @@ pub fn run(command: LearnCommand, out: impl Write) -> Result<Outcome, Error> {
         LearnCommand::Hint(arguments) => hint(&arguments, out),
         LearnCommand::Check(arguments) if arguments.watch => watch(&arguments, out),
         LearnCommand::Check(arguments) => check(&arguments, out),
+        LearnCommand::Beat(arguments) => beat(&arguments, out),
         LearnCommand::Trace(arguments) => trace(&arguments),
         LearnCommand::Pack(arguments) => pack(&arguments, out),
         LearnCommand::Submit(arguments) => submit(&arguments, out),
@@ -449,6 +471,37 @@ fn changed(course: &Course, exercise: &str) -> Result<BTreeSet<(PathBuf, SystemT
         }
     }
     Ok(times)
+}
+
+fn beat(arguments: &Beat, mut out: impl Write) -> Result<Outcome, Error> {
+    let course = arguments.place.course()?;
+    let exercise = course.exercise(&arguments.exercise)?;
+    let gpu = arguments.device == Device::Cuda;
+    let builder = Builder { folder: &course.folder, gpu, release: false, quiet: false };
+    let words = ["check", "--json", "--device", if gpu { "cuda" } else { "cpu" }].map(str::to_owned);
+    let mut reports = Vec::new();
+    for kind in [Kind::Exercise, Kind::Solution] {
+        let Ok(built) = builder.build(exercise, kind)? else { return Ok(Outcome::Negative) };
+        let output = program(&course.folder, &built, &words).output();
+        let output = output.map_err(|error| Error::Usage(format!("{}: {error}", built.display())))?;
+        if output.status.code() == Some(3) {
+            return Err(Error::NoDevice("the exercise cannot run on this device".into()));
+        }
+        match program::report(&String::from_utf8_lossy(&output.stdout)).filter(program::passed) {
+            Some(report) => reports.push(report),
+            None => {
+                writeln!(out, "The {} does not pass: `warpkov learn check {exercise}` tells why.", kind.name())?;
+                return Ok(Outcome::Negative);
+            }
+        }
+    }
+    let rows = beat::rows(&reports[0], &reports[1]);
+    if arguments.json {
+        writeln!(out, "{}", json!({ "exercise": exercise, "counts": rows }))?;
+    } else {
+        beat::table(&rows, out)?;
+    }
+    Ok(Outcome::Success)
 }
 
 fn trace(arguments: &Trace) -> Result<Outcome, Error> {

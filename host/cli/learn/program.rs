@@ -36,6 +36,13 @@ impl Kind {
             Self::Solution => "solutions",
         }
     }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exercise => "exercise",
+            Self::Solution => "solution",
+        }
+    }
 }
 
 /// A message of cargo: the program that it has built.
