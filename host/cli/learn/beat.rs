@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// A count of a part, the fewer the better: the student's and the solution's.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct CountPair {
     pub part: u64,
     pub what: String,
     pub own: f64,
@@ -16,14 +16,14 @@ pub struct Row {
 }
 
 /// The counts in two reports of checks, part by part. Of both, what one of them lacks is 0.
-pub fn rows(own: &Value, solution: &Value) -> Vec<Row> {
+pub fn rows(own: &Value, solution: &Value) -> Vec<CountPair> {
     let mut both: BTreeMap<_, [f64; 2]> = BTreeMap::new();
     for (place, report) in [own, solution].into_iter().enumerate() {
         for (name, count) in counts(report) {
             both.entry(name).or_default()[place] = count;
         }
     }
-    both.into_iter().map(|((part, what), [own, solution])| Row { part, what, own, solution }).collect()
+    both.into_iter().map(|((part, what), [own, solution])| CountPair { part, what, own, solution }).collect()
 }
 
 /// The counts of each part, summed over its kernels, and the time of its launch if that was measured.
@@ -56,9 +56,9 @@ fn counts(report: &Value) -> BTreeMap<(u64, String), f64> {
 }
 
 /// Writes the rows as a table, and how many of them are below the solution's.
-pub fn table(rows: &[Row], mut out: impl Write) -> io::Result<()> {
+pub fn table(rows: &[CountPair], mut out: impl Write) -> io::Result<()> {
     writeln!(out, "{:4}  {:36}  {:>14}  {:>14}", "part", "count", "yours", "solution")?;
-    for Row { part, what, own, solution } in rows {
+    for CountPair { part, what, own, solution } in rows {
         let mark = if own < solution { "  fewer" } else { "" };
         writeln!(out, "{part:4}  {what:36}  {:>14}  {:>14}{mark}", number(*own), number(*solution))?;
     }
