@@ -393,7 +393,12 @@ fn arrays(py: Python<'_>, parts: HmmParts) -> PyResult<Bound<'_, PyDict>> {
 /// The arrays of a model, and the type of its covariances if it emits vectors.
 type Found<'py> = (Bound<'py, PyDict>, Option<&'static str>);
 
-fn found(py: Python<'_>, parts: HmmParts) -> PyResult<Found<'_>> {
+fn found<'py>(py: Python<'py>, parts: HmmParts, from: &str) -> PyResult<Found<'py>> {
+    if parts.end.is_some() {
+        return Err(invalid(format!(
+            "{from}: the model has end probabilities, for which hmmlearn's models have no place"
+        )));
+    }
     let kind = match &parts.emissions {
         Emissions::Categorical { .. } => None,
         Emissions::Gaussian { covariances: Covariances::Diagonal(_), .. } => Some("diag"),
@@ -405,8 +410,9 @@ fn found(py: Python<'_>, parts: HmmParts) -> PyResult<Found<'_>> {
 /// The model of the family that the first word names, with the options that the other words are.
 #[pyfunction]
 fn hmm_generate(py: Python<'_>, words: Vec<OsString>) -> PyResult<Found<'_>> {
+    let name = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let family: Family = named(words.into_iter()).map_err(invalid)?;
-    found(py, detached(py, || family.generate())?.map_err(exception)?.into_parts())
+    found(py, detached(py, || family.generate())?.map_err(exception)?.into_parts(), &name)
 }
 
 /// Reads a model from a file.
@@ -414,13 +420,7 @@ fn hmm_generate(py: Python<'_>, words: Vec<OsString>) -> PyResult<Found<'_>> {
 fn hmm_load<'py>(py: Python<'py>, path: PathBuf, format: Option<&str>) -> PyResult<Found<'py>> {
     let format = format.map(|name| choice("format", name)).transpose()?;
     let parts = detached(py, || io::read(&path, format))?.map_err(exception)?.into_parts();
-    if parts.end.is_some() {
-        let path = path.display();
-        return Err(invalid(format!(
-            "{path}: the model has end probabilities, for which hmmlearn's models have no place"
-        )));
-    }
-    found(py, parts)
+    found(py, parts, &path.display().to_string())
 }
 
 /// Writes a model to a file.

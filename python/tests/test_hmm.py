@@ -651,7 +651,6 @@ def test_files_that_are_no_model(tmp_path):
         ("random", {"states": 3, "symbols": 4, "seed": 7}),
         ("random", {"states": 2, "symbols": ["A", "C", "G", "T"]}),
         ("left_right", {"states": 5, "jump": 2, "dimensions": 2, "full": True}),
-        ("ice_cream", {}),
     ],
 )
 def test_models_of_families_are_those_of_the_command(family, parameters, tmp_path):
@@ -673,3 +672,5 @@ def test_families_that_are_none():
         hmm.generate("casino")
     with pytest.raises(ValueError, match="--stats"):
         hmm.generate("random", stats=3)
+    with pytest.raises(ValueError, match="ice-cream: the model has end probabilities"):
+        hmm.generate("ice_cream")

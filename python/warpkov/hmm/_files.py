@@ -24,7 +24,7 @@ def generate(family: str, **parameters: Any) -> CategoricalHMM | GaussianHMM:
     Parameters
     ----------
     family : str
-        "random", "left_right" or "ice_cream".
+        "random" or "left_right".
     **parameters
         The options of ``warpkov hmm generate FAMILY``, which ``--help`` lists, with underscores for hyphens.
 
