@@ -365,14 +365,25 @@ fn check_one(course: &Course, exercise: &str, arguments: &CheckArguments) -> Res
     if arguments.json {
         command.stdout(std::process::Stdio::null());
     }
-    let status = command.status().map_err(|error| Error::Usage(format!("{}: {error}", exercise.display())))?;
-    let report = fs::read_to_string(&file).ok().and_then(|text| program::report(&text));
+    // Of a run that was killed before this one.
     let _ = fs::remove_file(&file);
+    let status = started(&exercise, command.status())?;
+    refused(status)?;
+    let report = fs::read_to_string(&file).ok().and_then(|text| program::report(&text));
+    Ok((status.success(), report))
+}
+
+/// What starting a program returned.
+fn started<T>(program: &std::path::Path, result: std::io::Result<T>) -> Result<T, Error> {
+    result.map_err(|error| Error::Usage(format!("{}: {error}", program.display())))
+}
+
+/// The error of an exercise that refused to run.
+fn refused(status: std::process::ExitStatus) -> Result<(), Error> {
     match status.code() {
-        Some(0 | 1) => Ok((status.success(), report)),
         Some(2) => Err(Error::Usage("the exercise does not take these arguments".into())),
         Some(3) => Err(Error::NoDevice("the exercise cannot run on this device".into())),
-        _ => Ok((false, report)),
+        _ => Ok(()),
     }
 }
 
@@ -482,11 +493,8 @@ fn beat(arguments: &Beat, mut out: impl Write) -> Result<Outcome, Error> {
     let mut reports = Vec::new();
     for kind in [Kind::Exercise, Kind::Solution] {
         let Ok(built) = builder.build(exercise, kind)? else { return Ok(Outcome::Negative) };
-        let output = program(&course.folder, &built, &words).output();
-        let output = output.map_err(|error| Error::Usage(format!("{}: {error}", built.display())))?;
-        if output.status.code() == Some(3) {
-            return Err(Error::NoDevice("the exercise cannot run on this device".into()));
-        }
+        let output = started(&built, program(&course.folder, &built, &words).output())?;
+        refused(output.status)?;
         match program::report(&String::from_utf8_lossy(&output.stdout)).filter(program::passed) {
             Some(report) => reports.push(report),
             None => {
@@ -511,13 +519,9 @@ fn trace(arguments: &Trace) -> Result<Outcome, Error> {
     let Ok(built) = builder.build(exercise, Kind::Exercise)? else { return Ok(Outcome::Negative) };
     let file = std::path::absolute(&arguments.out).map_err(FileError::write(&arguments.out))?;
     let words = ["trace", "--part", &arguments.part.to_string()].map(str::to_owned);
-    let status = program(&course.folder, &built, &words).arg(file).status();
-    let status = status.map_err(|error| Error::Usage(format!("{}: {error}", built.display())))?;
-    match status.code() {
-        Some(0) => Ok(Outcome::Success),
-        Some(2) => Err(Error::Usage("the exercise does not take these arguments".into())),
-        _ => Ok(Outcome::Negative),
-    }
+    let status = started(&built, program(&course.folder, &built, &words).arg(file).status())?;
+    refused(status)?;
+    Ok(if status.success() { Outcome::Success } else { Outcome::Negative })
 }
 
 /// The exercises that are named, or all that the submissions have.
