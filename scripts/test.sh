@@ -9,11 +9,16 @@ export WARPKOV_REQUIRE_PTX=1 WARPKOV_GPUS=80,90
 if [[ $(/usr/bin/rustc --version 2>/dev/null) == "rustc 1.96."* ]]; then
     export WARPKOV_DEVICE_RUSTC=/usr/bin/rustc
 fi
+# The seconds of CPU that the ended children of process $1 took, user and system together.
+worked() {
+    awk -v tick="$(getconf CLK_TCK)" '{ printf "%d", ($16 + $17) / tick }' "/proc/$1/stat"
+}
 step() {
-    local start=$SECONDS
+    local start=$SECONDS shell=$BASHPID before
+    before=$(worked "$shell")
     printf '\n== %s\n' "$*" >&2
     "$@"
-    printf '== %s: %d s\n' "$*" $((SECONDS - start)) >&2
+    printf '== %s: %d s, %d s of CPU\n' "$*" $((SECONDS - start)) $(($(worked "$shell") - before)) >&2
 }
 
 # Many steps keep one core busy, or wait for the network, so some run beside the others: beside NAME STEP... starts a function, whose
