@@ -233,6 +233,50 @@ pub fn tensor_tile<const R: usize>(
     out.set(t, tile.get(if swizzled_tile == 1 { swizzled(4 * t) / 4 } else { t }));
 }
 
+/// Two tiles of a matrix, one after another, to both blocks of a cluster by one copy each, which the block of rank 0 starts.
+///
+/// - *Thread mapping*: one cluster; a thread of each block per element of a tile.
+/// - *Shared memory*: 384 bytes and two barriers, static. *Barriers*: two of the cluster; per tile, one of the block and one phase of two.
+/// - *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `tensor` | 8 × 16, tiles of 4 × 16 | |
+/// | `out` | 2 × 2 × 64 | tiles, then blocks |
+#[kernel(sm = 90, cluster = 2, requires(out.len() >= 256, shape.grid == 2, shape.block == 64, shape.dimensions == 1))]
+pub fn tensor_multicast(tensor: TensorMap<u32, 2>, out: GlobalMut<u32>) {
+    let tile = shared_array!(multicast_tile: u32; 96).aligned::<128>();
+    let barriers = shared_array!(multicast_barriers: u64; 2);
+    let (full, free) = (Mbarrier::at(barriers, 0), Mbarrier::at(barriers, 1));
+    let (t, rank) = (thread::thread_idx_x(), cluster::rank());
+    if t == 0 {
+        full.init(1);
+        free.init(2);
+        fence_init();
+    }
+    cluster::sync();
+    for round in 0..2 {
+        if t == 0 {
+            full.arrive_expecting(256);
+            if rank == 0 {
+                // Both blocks have read what was there before.
+                free.wait_for_blocks((round + 1) % 2);
+                tensor.load_to_blocks(tile, 0, [0, 4 * round as i32], full, 0b11);
+            }
+        }
+        full.wait(round % 2);
+        out.set(64 * (2 * round + rank) + t, tile.get(t));
+        thread::sync_threads();
+        if t == 0 {
+            free.arrive_at(0);
+        }
+    }
+    // The block of rank 0 keeps its barrier until the other has arrived.
+    cluster::sync();
+}
+
 /// Rows of the result of a block of [`wgmma_matmul`].
 pub const ROWS: u32 = 64;
 

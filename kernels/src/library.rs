@@ -510,3 +510,26 @@ pub fn library_indices(bytes: Global<u8>, x: Global<u32>, out: GlobalMut<u32>, c
     out.set(5 * i + 4, x.get(size) + tile.get(size));
     atomic::add((counts, byte), 1);
 }
+
+/// Groups of elements in accesses as wide as they are: y holds the groups of four of x in reverse order within each, z their first halves.
+///
+/// - *Thread mapping*: one thread per group of four.
+/// - *Shared memory*: none. *Deterministic*: yes. *Valid result in*: `y` and `z`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | 4 × threads of the grid | |
+/// | `y` | 4 × threads of the grid | |
+/// | `z` | 2 × threads of the grid | |
+#[kernel(
+    T = [u8, F16, u32, u64],
+    requires(x.len() >= 4 * shape.threads, y.len() >= 4 * shape.threads, z.len() >= 2 * shape.threads, shape.dimensions == 1)
+)]
+pub fn library_groups<T: DeviceCopy + Named>(x: Global<T>, y: GlobalMut<T>, z: GlobalMut<T>) {
+    let i = thread::index_1d();
+    let [a, b, c, d] = x.get4(i);
+    y.set4(i, [d, c, b, a]);
+    z.set2(i, [a, b]);
+}

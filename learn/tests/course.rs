@@ -1,9 +1,11 @@
 //! Every exercise is its solution with holes, has hints and a page, and fails until it is solved; every solution passes.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 /// The folder of the course, which is also that of its package.
 const COURSE: &str = env!("CARGO_MANIFEST_DIR");
@@ -46,10 +48,18 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("text in UTF-8")
 }
 
+/// The reports of all solutions.
+static SOLUTIONS: LazyLock<BTreeMap<String, Output>> = LazyLock::new(|| {
+    let report = |name: String| {
+        let output = run(&format!("{name}_solution"), &["--json"]);
+        (name, output)
+    };
+    exercises().into_iter().map(report).collect()
+});
+
 /// The number of parts, from the report of a solution.
 fn parts(name: &str) -> usize {
-    let output = run(&format!("{name}_solution"), &["--json"]);
-    text(&output).matches("\"part\":").count()
+    text(&SOLUTIONS[name]).matches("\"part\":").count()
 }
 
 /// A file without what is between its anchors.
@@ -119,8 +129,8 @@ fn the_first_five_chapters_are_safe() {
 #[test]
 fn solutions_pass_and_exercises_fail_in_every_part() {
     for name in exercises() {
-        let solution = run(&format!("{name}_solution"), &[]);
-        assert_eq!(solution.status.code(), Some(0), "{name}: {}", text(&solution));
+        let solution = &SOLUTIONS[&name];
+        assert_eq!(solution.status.code(), Some(0), "{name}: {}", text(solution));
         for part in 1..=parts(&name) {
             let exercise = run(&name, &["--part", &part.to_string()]);
             assert_eq!(exercise.status.code(), Some(1), "{name}, part {part}: {}", text(&exercise));
@@ -134,14 +144,16 @@ fn solutions_pass_and_exercises_fail_in_every_part() {
 fn the_book_shows_what_the_checks_print() {
     let update = env::var_os("WARPKOV_UPDATE_BOOK").is_some();
     let generated = Path::new(COURSE).join("../book/course/generated");
-    let check = |name: &str, file: &str, content: &str| {
+    // What no page shows is not made.
+    let check = |name: &str, file: &str, content: &dyn Fn() -> String| {
         if !page(name).contains(&format!("generated/{name}/{file}")) {
             return;
         }
+        let content = content();
         let path = generated.join(name).join(file);
         if update {
             fs::create_dir_all(generated.join(name)).expect("a new folder");
-            fs::write(&path, content).expect("a new file");
+            fs::write(&path, &content).expect("a new file");
         }
         let found = fs::read_to_string(&path).unwrap_or_default();
         assert!(found == content, "{} is out of date: WARPKOV_UPDATE_BOOK=1 writes it", path.display());
@@ -151,14 +163,20 @@ fn the_book_shows_what_the_checks_print() {
     for name in exercises() {
         for part in 1..=parts(&name) {
             let number = part.to_string();
-            let exercise = run(&name, &["--part", &number]);
-            check(&name, &format!("exercise-{part}.txt"), &text(&exercise));
             let solution = format!("{name}_solution");
-            check(&name, &format!("solution-{part}.txt"), &text(&run(&solution, &["--part", &number])));
-            let trace = run(&solution, &["trace", "--part", &number, file]);
-            assert_eq!(trace.status.code(), Some(0), "{name}: {}", text(&trace));
-            check(&name, &format!("counts-{part}.txt"), &text(&trace));
-            check(&name, &format!("accesses-{part}.svg"), &read(file));
+            let trace = || {
+                let trace = run(&solution, &["trace", "--part", &number, file]);
+                assert_eq!(trace.status.code(), Some(0), "{name}: {}", text(&trace));
+                text(&trace)
+            };
+            let picture = || {
+                trace();
+                read(file)
+            };
+            check(&name, &format!("exercise-{part}.txt"), &|| text(&run(&name, &["--part", &number])));
+            check(&name, &format!("solution-{part}.txt"), &|| text(&run(&solution, &["--part", &number])));
+            check(&name, &format!("counts-{part}.txt"), &trace);
+            check(&name, &format!("accesses-{part}.svg"), &picture);
         }
         // The page of a step may show none.
         for entry in fs::read_dir(generated.join(&name)).into_iter().flatten() {

@@ -18,6 +18,7 @@ pub fn add(suite: &mut Suite) {
     suite.add("bulk_axpy", axpy);
     suite.add("bulk_rows", rows);
     suite.add("tensor_tile", tile);
+    suite.add("tensor_multicast", multicast);
     suite.add("wgmma_tile", wgmma_tile);
     suite.add("wgmma_matmul::F16", matmul::<F16>);
     suite.add("wgmma_matmul::Bf16", matmul::<Bf16>);
@@ -97,6 +98,18 @@ fn rows(device: &AnyDevice, _: usize) -> Outcome {
     let bits = |x: &[F16]| x.iter().map(|x| x.to_bits()).collect::<Vec<u16>>();
     let expected: Vec<F16> = order.iter().flat_map(|&row| x[64 * row as usize..][..64].iter().copied()).collect();
     same("rows", &bits(&device.to_vec(&out)?), &bits(&expected))
+}
+
+fn multicast(device: &AnyDevice, _: usize) -> Outcome {
+    let x: Vec<u32> = (0..128).map(|i| 3 * i).collect();
+    let (dx, mut out) = (device.upload(&x)?, device.zeros::<u32>(256)?);
+    let tensor = Tensor::new(&dx, [16, 8], [16, 4], Swizzle::None)?;
+    // SAFETY: `out` has two tiles for each of two blocks.
+    if !runs(device, unsafe { hopper::tensor_multicast(device, Shape::new(2, 64), tensor, &mut out) })? {
+        return Ok(());
+    }
+    let expected = x.chunks_exact(64).flat_map(|tile| [tile, tile].concat());
+    same("tiles of both blocks", &device.to_vec(&out)?, &expected.collect::<Vec<u32>>())
 }
 
 /// Tiles inside and across the bounds of tensors, in each order.

@@ -3,7 +3,7 @@
 use libtest_mimic::Failed;
 use warpkov::runtime::Precise;
 use warpkov_device::device::half::{Bf16, Bf16x2, E4m3, E5m2, F16, F16x2};
-use warpkov_device::device::{Named, Real, Word};
+use warpkov_device::device::{DeviceCopy, Named, Real, Word};
 use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_device::print::captured;
 use warpkov_kernels::library;
@@ -24,6 +24,10 @@ pub fn add(suite: &mut Suite) {
     suite.add("library_barriers", barriers);
     suite.add("library_bounds", bounds);
     suite.add("library_indices", indices);
+    suite.add("library_groups::u8", |device, scale| groups(device, scale, |i| i as u8));
+    suite.add("library_groups::F16", |device, scale| groups(device, scale, |i| F16::from_f32(i as f32)));
+    suite.add("library_groups::u32", |device, scale| groups(device, scale, |i| i as u32));
+    suite.add("library_groups::u64", |device, scale| groups(device, scale, |i| i << 33));
     suite.add("library_elements", elements);
     suite.add("library_messages::f32", messages::<f32>);
     suite.add("library_messages::f64", messages::<f64>);
@@ -133,6 +137,23 @@ fn indices(device: &AnyDevice, scale: usize) -> Outcome {
     same("elements", &device.to_vec(&out)?, &expected.collect::<Vec<_>>())?;
     let count = |byte: usize| bytes.iter().filter(|&&found| usize::from(found) == byte).count() as u32;
     same("counts", &device.to_vec(&counts)?, &(0..256).map(count).collect::<Vec<_>>())
+}
+
+fn groups<T: DeviceCopy + Named + PartialEq + std::fmt::Debug>(
+    device: &AnyDevice,
+    scale: usize,
+    element: fn(u64) -> T,
+) -> Outcome {
+    let (blocks, threads) = (2 * scale, 64);
+    let x: Vec<T> = (0..4 * (blocks * threads) as u64).map(element).collect();
+    let (dx, mut y, mut z) = (device.upload(&x)?, device.zeros(x.len())?, device.zeros(x.len() / 2)?);
+    let shape = Shape::new(blocks as u32, threads as u32);
+    // SAFETY: the buffers have the shapes that the kernel asks for.
+    unsafe { library::library_groups(device, shape, &dx, &mut y, &mut z)? };
+    let reversed = x.chunks_exact(4).flat_map(|group| group.iter().rev().copied());
+    same("groups of four", &device.to_vec(&y)?, &reversed.collect::<Vec<T>>())?;
+    let halves = x.chunks_exact(4).flat_map(|group| group[..2].iter().copied());
+    same("groups of two", &device.to_vec(&z)?, &halves.collect::<Vec<T>>())
 }
 
 fn segments<T: Word + Named + std::fmt::Debug>(device: &AnyDevice, scale: usize) -> Outcome {

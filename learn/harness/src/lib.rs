@@ -40,6 +40,7 @@ pub mod several_gpus;
 pub mod steps;
 pub mod transpose;
 pub mod vector_add;
+pub mod warp_groups;
 
 pub use exercise::Exercise;
 /// What an exercise's `main.rs` uses.

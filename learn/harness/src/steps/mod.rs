@@ -7,6 +7,8 @@
 //! | [`indices`] | before chapters 0, 1 and 2: which thread has which element |
 //! | [`exchange`] | before chapters 3 and 6: threads that exchange numbers |
 //! | [`order`] | before chapters 7 and 8: blocks that wait for each other, and fragments |
+//!
+//! Those behind chapter 8 are in [`warp_groups`](crate::warp_groups).
 
 use warpkov_device::device::DeviceCopy;
 use warpkov_device::launch::Device;

@@ -105,7 +105,7 @@ struct Extent {
 /// The accesses of an array of `count` elements of `size` bytes each: the number of elements of one.
 #[cfg(not(target_arch = "nvptx64"))]
 fn per_access(count: usize, size: usize) -> usize {
-    [16, 8].into_iter().find(|bytes| (count * size).is_multiple_of(*bytes)).map_or(1, |bytes| (bytes / size).max(1))
+    [16, 8, 4].into_iter().find(|bytes| (count * size).is_multiple_of(*bytes)).map_or(1, |bytes| (bytes / size).max(1))
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -193,6 +193,48 @@ struct In16<T>(T);
 #[repr(C, align(8))]
 struct In8<T>(T);
 
+/// Consecutive elements, aligned for 4-byte accesses.
+#[cfg(target_arch = "nvptx64")]
+#[derive(Clone, Copy)]
+#[repr(C, align(4))]
+struct In4<T>(T);
+
+/// The elements K·`index` … K·`index` + K − 1, in accesses as wide as their size is a multiple of, 16 bytes at most.
+///
+/// # Safety
+/// The elements are in bounds, `first` is a multiple of 16, and nobody writes them at the same time.
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+unsafe fn read<T: Copy, const K: usize>(first: *const T, index: usize) -> [T; K] {
+    // SAFETY: the caller's; an array whose size is a multiple of a width lies at multiples of it.
+    unsafe {
+        match size_of::<[T; K]>() {
+            size if size % 16 == 0 => (*first.cast::<In16<[T; K]>>().add(index)).0,
+            size if size % 8 == 0 => (*first.cast::<In8<[T; K]>>().add(index)).0,
+            size if size % 4 == 0 => (*first.cast::<In4<[T; K]>>().add(index)).0,
+            _ => *first.cast::<[T; K]>().add(index),
+        }
+    }
+}
+
+/// Writes the elements K·`index` … K·`index` + K − 1 in the same way.
+///
+/// # Safety
+/// As for [`read`].
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+unsafe fn write<T: Copy, const K: usize>(first: *mut T, index: usize, values: [T; K]) {
+    // SAFETY: as in `read`.
+    unsafe {
+        match size_of::<[T; K]>() {
+            size if size % 16 == 0 => *first.cast::<In16<[T; K]>>().add(index) = In16(values),
+            size if size % 8 == 0 => *first.cast::<In8<[T; K]>>().add(index) = In8(values),
+            size if size % 4 == 0 => *first.cast::<In4<[T; K]>>().add(index) = In4(values),
+            _ => *first.cast::<[T; K]>().add(index) = values,
+        }
+    }
+}
+
 impl<T: DeviceCopy> Global<T> {
     /// The view of the elements from `first` on. A kernel that adds `first` to every index of a loop adds it once
     /// instead. Before [`get4`](Self::get4), `first` must be a multiple of 4.
@@ -256,7 +298,7 @@ impl<T: DeviceCopy> Global<T> {
         unsafe { *self.ptr.add(index) }
     }
 
-    /// Elements `4·index … 4·index + 3`, in 16-byte accesses.
+    /// Elements `4·index … 4·index + 3`, in accesses of 16 bytes, or one of their size if it is less.
     ///
     /// ```
     /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
@@ -285,13 +327,13 @@ impl<T: DeviceCopy> Global<T> {
         }
         target! {
             // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes.
-            nvptx => unsafe { (*self.ptr.cast::<In16<[T; 4]>>().add(index)).0 },
+            nvptx => unsafe { read(self.ptr, index) },
             // SAFETY: checked above.
             emulated => unsafe { self.ptr.add(4 * index).cast::<[T; 4]>().read_unaligned() },
         }
     }
 
-    /// Elements K·`index` … K·`index` + K − 1, in accesses of 16 or 8 bytes if K elements have a multiple of that size.
+    /// Elements K·`index` … K·`index` + K − 1, in accesses as wide as their size is a multiple of, 16 bytes at most.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub(super) fn get_array<const K: usize>(self, index: usize) -> [T; K] {
@@ -306,13 +348,7 @@ impl<T: DeviceCopy> Global<T> {
         }
         target! {
             // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes, and arrays have this size.
-            nvptx => unsafe {
-                match size_of::<[T; K]>() {
-                    size if size % 16 == 0 => (*self.ptr.cast::<In16<[T; K]>>().add(index)).0,
-                    size if size % 8 == 0 => (*self.ptr.cast::<In8<[T; K]>>().add(index)).0,
-                    _ => *self.ptr.cast::<[T; K]>().add(index),
-                }
-            },
+            nvptx => unsafe { read(self.ptr, index) },
             // SAFETY: checked above.
             emulated => unsafe { self.ptr.add(K * index).cast::<[T; K]>().read_unaligned() },
         }
@@ -528,7 +564,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
         unsafe { *self.ptr.add(index) = value }
     }
 
-    /// Writes elements `4·index … 4·index + 3`, in 16-byte accesses.
+    /// Writes elements `4·index … 4·index + 3`, in accesses of 16 bytes, or one of their size if it is less.
     ///
     /// ```
     /// # use warpkov_device::{device::{prelude::*, safe::*}, emulator::Emulator, launch::*};
@@ -548,22 +584,34 @@ impl<T: DeviceCopy> GlobalMut<T> {
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn set4(self, index: impl AnyIndex, values: [T; 4]) {
-        let index = index.wide();
-        #[cfg(not(target_arch = "nvptx64"))]
-        {
-            self.extent.check(4 * index, 4);
-            self.extent.check_aligned(4 * index, 16.min(4 * size_of::<T>()));
-            self.extent.check_access(4 * index, 4, Action::Write);
-        }
-        target! {
-            // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes.
-            nvptx => unsafe { *self.ptr.cast::<In16<[T; 4]>>().add(index) = In16(values) },
-            // SAFETY: checked above.
-            emulated => unsafe { self.ptr.add(4 * index).cast::<[T; 4]>().write_unaligned(values) },
-        }
+        self.set_array(index.wide(), values);
     }
 
-    /// Elements K·`index` … K·`index` + K − 1, in accesses of 16 or 8 bytes if K elements have a multiple of that size.
+    /// Writes elements `2·index` and `2·index + 1`, in one access.
+    ///
+    /// ```
+    /// # use warpkov_device::device::{half::F16, prelude::*};
+    /// # use warpkov_device::{emulator::Emulator, launch::*};
+    /// #[kernel]
+    /// fn pairs(x: GlobalMut<F16>) {
+    ///     let i = thread::index_1d();
+    ///     x.set2(i, [i as f32, 0.5].map(F16::from_f32));
+    /// }
+    ///
+    /// # let device = Emulator::default();
+    /// let mut x = device.zeros(4)?;
+    /// // SAFETY: all indices are within the buffer.
+    /// unsafe { pairs(&device, Shape::new(1, 2), &mut x)? };
+    /// assert_eq!(device.to_vec(&x)?, [0.0, 0.5, 1.0, 0.5].map(F16::from_f32));
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn set2(self, index: impl AnyIndex, values: [T; 2]) {
+        self.set_array(index.wide(), values);
+    }
+
+    /// Elements K·`index` … K·`index` + K − 1, in accesses as wide as their size is a multiple of, 16 bytes at most.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub(super) fn get_array<const K: usize>(self, index: usize) -> [T; K] {
@@ -578,13 +626,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
         }
         target! {
             // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes, and arrays have this size.
-            nvptx => unsafe {
-                match size_of::<[T; K]>() {
-                    size if size % 16 == 0 => (*self.ptr.cast::<In16<[T; K]>>().add(index)).0,
-                    size if size % 8 == 0 => (*self.ptr.cast::<In8<[T; K]>>().add(index)).0,
-                    _ => *self.ptr.cast::<[T; K]>().add(index),
-                }
-            },
+            nvptx => unsafe { read(self.ptr, index) },
             // SAFETY: checked above.
             emulated => unsafe { self.ptr.add(K * index).cast::<[T; K]>().read_unaligned() },
         }
@@ -605,13 +647,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
         }
         target! {
             // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes, and arrays have this size.
-            nvptx => unsafe {
-                match size_of::<[T; K]>() {
-                    size if size % 16 == 0 => *self.ptr.cast::<In16<[T; K]>>().add(index) = In16(values),
-                    size if size % 8 == 0 => *self.ptr.cast::<In8<[T; K]>>().add(index) = In8(values),
-                    _ => *self.ptr.cast::<[T; K]>().add(index) = values,
-                }
-            },
+            nvptx => unsafe { write(self.ptr, index, values) },
             // SAFETY: checked above.
             emulated => unsafe { self.ptr.add(K * index).cast::<[T; K]>().write_unaligned(values) },
         }

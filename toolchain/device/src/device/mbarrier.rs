@@ -79,6 +79,27 @@ impl Mbarrier {
         }
     }
 
+    /// Arrives in the phase that runs of the barrier in the same place of block `rank` of the [cluster](super::cluster). What this thread has
+    /// read before, by itself or by [products](super::wgmma) that it has waited for, a thread of that block that has waited by
+    /// [`wait_for_blocks`](Self::wait_for_blocks) may let copies overwrite. What this thread has written is not ordered by it: see
+    /// [`cluster::sync`](super::cluster::sync).
+    ///
+    /// *Safety*: the block has begun, its barrier is initialised, and it has not ended: see [`cluster::sync`](super::cluster::sync).
+    ///
+    #[doc = include_str!("examples/multicast.md")]
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn arrive_at(self, rank: u32) {
+        target! {
+            // SAFETY: the barrier is an aligned word of shared memory, which exists, as the *Safety* section asks.
+            nvptx => unsafe {
+                asm!("{{ .reg .b32 other; mapa.shared::cluster.u32 other, {}, {}; mbarrier.arrive.shared::cluster.b64 _, \
+                      [other]; }}", in(reg32) self.address, in(reg32) rank, options(nostack, preserves_flags));
+            },
+            emulated => emulated::current().arrive_in_phase_of(rank, self.address),
+        }
+    }
+
     /// Arrives, and announces `bytes` bytes, for which the phase waits: those of the copies that name the barrier.
     ///
     #[doc = include_str!("examples/bulk.md")]
@@ -124,7 +145,30 @@ impl Mbarrier {
     pub fn wait(self, parity: u32) {
         target! {
             nvptx => while !self.try_wait(parity) {},
-            emulated => emulated::current().wait_for_phase(self.address, parity),
+            emulated => emulated::current().wait_for_phase(self.address, parity, false),
+        }
+    }
+
+    /// Waits as [`wait`](Self::wait), also for what threads of other blocks of the cluster have read before they have
+    /// [arrived](Self::arrive_at) (`.acquire.cluster`).
+    ///
+    #[doc = include_str!("examples/multicast.md")]
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn wait_for_blocks(self, parity: u32) {
+        target! {
+            nvptx => {
+                let mut over = 0;
+                while over == 0 {
+                    // SAFETY: the barrier is an aligned word of shared memory.
+                    unsafe {
+                        asm!("{{ .reg .pred over; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [{}], {}; \
+                              selp.b32 {}, 1, 0, over; }}",
+                             in(reg32) self.address, in(reg32) parity, out(reg32) over, options(nostack, preserves_flags));
+                    }
+                }
+            },
+            emulated => emulated::current().wait_for_phase(self.address, parity, true),
         }
     }
 }

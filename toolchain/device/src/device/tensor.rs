@@ -81,7 +81,38 @@ impl<T: Element, const R: usize> TensorMap<T, R> {
             emulated => {
                 let mut place = [0; 3];
                 place[..R].copy_from_slice(&at);
-                emulated::current().load_tile(to.chunk(index, self.tile.elements()), &self.tile, place, barrier.address());
+                emulated::current().load_tile(to.chunk(index, self.tile.elements()), &self.tile, place, barrier.address(), None);
+            },
+        }
+    }
+
+    /// The same copy to several blocks of a [cluster](super::cluster) at once, those of the ranks whose bits are set in `blocks`: to the same
+    /// place of their shared memory, where its bytes count for their barriers in the place of `barrier` (`.multicast::cluster`). The tile is
+    /// read once.
+    ///
+    /// *Safety*: as for [`load`](Self::load). All these blocks have begun, their barriers are initialised, and they wait for the phase before
+    /// they end. The tensor has two dimensions.
+    ///
+    #[doc = include_str!("examples/multicast.md")]
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn load_to_blocks(self, to: Shared<T>, index: impl AnyIndex, at: [i32; R], barrier: Mbarrier, blocks: u16) {
+        let index = index.narrow();
+        const { assert!(R == 2, "copies to several blocks are of two dimensions") };
+        target! {
+            nvptx => {
+                let (to, map, barrier) = (to.address(index), self.map, barrier.address());
+                // SAFETY: as in `load`.
+                unsafe {
+                    asm!("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [{}], [{}, \
+                          {{{}, {}}}], [{}], {};",
+                         in(reg32) to, in(reg64) map, in(reg32) at[0], in(reg32) at[1], in(reg32) barrier, in(reg16) blocks,
+                         options(nostack, preserves_flags));
+                }
+            },
+            emulated => {
+                let to = to.chunk(index, self.tile.elements());
+                emulated::current().load_tile(to, &self.tile, [at[0], at[1], 0], barrier.address(), Some(blocks));
             },
         }
     }

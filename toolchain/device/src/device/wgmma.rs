@@ -42,6 +42,10 @@ pub trait Factor: Element {
     /// Its value.
     #[doc(hidden)]
     fn value(self) -> f32;
+    /// The number of this type nearest to `x`, ties to even.
+    ///
+    #[doc = include_str!("examples/multicast.md")]
+    fn nearest(x: f32) -> Self;
 }
 
 impl Factor for F16 {
@@ -50,6 +54,10 @@ impl Factor for F16 {
     fn value(self) -> f32 {
         self.to_f32()
     }
+    #[inline(always)]
+    fn nearest(x: f32) -> Self {
+        Self::from_f32(x)
+    }
 }
 
 impl Factor for Bf16 {
@@ -57,6 +65,10 @@ impl Factor for Bf16 {
     #[inline(always)]
     fn value(self) -> f32 {
         self.to_f32()
+    }
+    #[inline(always)]
+    fn nearest(x: f32) -> Self {
+        Self::from_f32(x)
     }
 }
 
@@ -216,6 +228,23 @@ macro_rules! accumulators {
                 emulated::current().check_landed(&self.flight);
                 accumulators!(@element self, each, $first);
                 $(accumulators!(@element self, each, $i);)*
+            }
+
+            /// Calls `each` with the row, the first column and the values of each two neighbours in a row that this thread holds. The column is
+            /// even.
+            ///
+            #[doc = include_str!("examples/multicast.md")]
+            #[inline(always)]
+            #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+            pub fn for_pairs(&self, mut each: impl FnMut(u32, u32, [f32; 2])) {
+                let mut first = 0.0;
+                self.for_elements(|row, column, value| {
+                    if column % 2 == 0 {
+                        first = value;
+                    } else {
+                        each(row, column - 1, [first, value]);
+                    }
+                });
             }
         }
     )*};

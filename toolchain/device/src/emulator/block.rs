@@ -298,7 +298,11 @@ impl<'a> Runner<'a> {
             return Ok(Round::Advanced);
         }
         let may_continue = |state: &State| state.is_able() || matches!(state, State::Unwritten | State::Meeting);
-        if self.states.iter().any(may_continue) { Ok(Round::Stalled) } else { Err(self.divergence()) }
+        if self.states.iter().any(may_continue) || self.waits_for_phases() {
+            Ok(Round::Stalled)
+        } else {
+            Err(self.divergence())
+        }
     }
 
     /// Starts a coroutine with a fresh thread. When it ends, the coroutine goes on with the threads at the further
@@ -538,7 +542,25 @@ impl<'a> Runner<'a> {
     /// Whether the block waits for other blocks, which have not come, and none of its threads can do anything else.
     pub fn is_stuck(&self) -> bool {
         let able = |state: &State| state.is_able() || *state == State::Unwritten;
-        self.meeting().is_some_and(|(meeting, round, _)| !meeting.is_over(round)) && !self.states.iter().any(able)
+        let waits = match self.meeting() {
+            Some((meeting, round, _)) => !meeting.is_over(round),
+            None => self.waits_for_phases(),
+        };
+        waits && !self.states.iter().any(able)
+    }
+
+    /// Whether threads wait for phases of barriers in the shared memory of a cluster, which other blocks can end, and none has ended.
+    fn waits_for_phases(&self) -> bool {
+        let passes = |id| match self.wait_of(id) {
+            Some(Wait::Phase { address, phase, .. }) => self.block.proxy.borrow().can_pass(address, phase),
+            _ => false,
+        };
+        self.block.cluster().is_some() && self.block.waiting_for_phases.get() > 0 && !(0..self.states.len()).any(passes)
+    }
+
+    /// The fault of a block all of whose threads wait, some for phases that never end.
+    pub fn endless_phase(&self) -> Option<Box<Fault>> {
+        self.waits_for_phases().then(|| self.divergence())
     }
 
     /// Lets the threads go on for whose phases only copies are missing.

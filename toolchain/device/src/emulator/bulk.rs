@@ -212,7 +212,7 @@ impl Proxy {
 
     /// Whether a thread that waits for a phase can go on.
     pub fn can_pass(&self, address: u32, phase: u32) -> bool {
-        self.phases.get(&address).is_none_or(|barrier| barrier.over(phase).is_some() || barrier.can_end())
+        self.phases.get(&address).is_none_or(|barrier| barrier.over(phase, false).is_some() || barrier.can_end())
     }
 
     /// What the phase of a barrier waits for.
@@ -238,10 +238,7 @@ impl Thread {
 
     /// A barrier, which must be initialised.
     fn phases(&self, address: u32, site: &'static Location<'static>) -> RefMut<'_, PhaseBarrier> {
-        RefMut::filter_map(self.proxy(), |proxy| proxy.phases.get_mut(&address)).unwrap_or_else(|_| {
-            let reason = "it is not initialised".to_owned();
-            raise(Kind::Mbarrier { place: self.shared_place(address, 8), reason }, "is `Mbarrier::init` missing?", site)
-        })
+        self.block().phases(address, site)
     }
 
     /// Initialises a barrier.
@@ -261,16 +258,25 @@ impl Thread {
     /// Arrives at a barrier, and announces bytes.
     #[track_caller]
     pub(crate) fn arrive_in_phase(&self, address: u32, bytes: u32) {
-        let site = Location::caller();
+        self.arrive_in(self.block(), address, bytes, Location::caller());
+    }
+
+    /// Arrives at the barrier of a block of the cluster whose address in this block is `address`.
+    #[track_caller]
+    pub(crate) fn arrive_in_phase_of(&self, rank: u32, address: u32) {
+        self.arrive_in(self.visit(rank), self.map_shared(address, rank), 0, Location::caller());
+    }
+
+    fn arrive_in(&self, block: &Block, address: u32, bytes: u32, site: &'static Location<'static>) {
         self.communicates();
-        drop(self.shared_of(self.block(), address, 8, Action::Atomic, site));
+        drop(self.shared_of(block, address, 8, Action::Atomic, site));
         let known = self.clock.borrow_mut().publish();
-        let mut barrier = self.phases(address, site);
-        if !barrier.arrive(bytes, &known) {
+        let mut barrier = block.phases(address, site);
+        if !barrier.arrive(bytes, &known, block.serial != self.block().serial) {
             let reason = format!("more threads arrive than {}: {}", barrier.arrivals, barrier.describe());
             drop(barrier);
             let hint = "do threads arrive twice, or without a wait for the phase before?";
-            raise(Kind::Mbarrier { place: self.shared_place(address, 8), reason }, hint, site);
+            raise(Kind::Mbarrier { place: block.phase_place(address), reason }, hint, site);
         }
     }
 
@@ -280,10 +286,11 @@ impl Thread {
         self.phases(address, site).awaited(parity)
     }
 
-    /// Whether a phase has ended: then the thread knows all before its end. Executes the copies for which the phase waits.
-    fn passes(&self, address: u32, phase: u32, site: &'static Location<'static>) -> bool {
+    /// Whether a phase has ended: then the thread knows all before its end, of other blocks if it waits for the cluster. Executes the copies
+    /// for which the phase waits.
+    fn passes(&self, address: u32, phase: u32, of_cluster: bool, site: &'static Location<'static>) -> bool {
         let mut barrier = self.phases(address, site);
-        if barrier.over(phase).is_none() && barrier.can_end() {
+        if barrier.over(phase, false).is_none() && barrier.can_end() {
             let (coming, expected) = (barrier.coming(), barrier.expected());
             if coming > expected {
                 let copy = barrier.loads.last().map_or(0, |load| load.site.line());
@@ -306,7 +313,7 @@ impl Thread {
             }
             barrier.end_if_complete();
         }
-        let known = barrier.over(phase);
+        let known = barrier.over(phase, of_cluster);
         if let Some(known) = &known {
             self.clock.borrow_mut().acquire(known);
         }
@@ -318,20 +325,20 @@ impl Thread {
     pub(crate) fn try_wait_for_phase(&self, address: u32, parity: u32) -> bool {
         let site = Location::caller();
         self.communicates();
-        let passes = self.passes(address, self.awaited(address, parity, site), site);
+        let passes = self.passes(address, self.awaited(address, parity, site), false, site);
         self.weighted_step(passes, false, 1, site, || Target::Shared { block: self.block(), address, size: 8 });
         passes
     }
 
-    /// Waits for the end of the phase of this parity.
+    /// Waits for the end of the phase of this parity, and for what threads of other blocks have done before it if `of_cluster`.
     #[track_caller]
-    pub(crate) fn wait_for_phase(&self, address: u32, parity: u32) {
+    pub(crate) fn wait_for_phase(&self, address: u32, parity: u32, of_cluster: bool) {
         let site = Location::caller();
         self.communicates();
         self.count_work(COPY_STEPS, site);
         self.forget_peeks();
         let phase = self.awaited(address, parity, site);
-        while !self.passes(address, phase, site) {
+        while !self.passes(address, phase, of_cluster, site) {
             self.wait(Wait::Phase { site, address, phase });
         }
     }
@@ -350,13 +357,13 @@ impl Thread {
         fences.truncate(FENCES);
     }
 
-    /// Whether a fence of the proxy is between an ordinary write and the present.
-    fn is_fenced(&self, write: &Stamp, of_init: bool) -> bool {
-        let (clock, proxy) = (self.clock.borrow(), self.proxy());
+    /// Whether a fence of the proxy by a thread of `block` is between an ordinary write and the present.
+    fn is_fenced(&self, block: &Block, write: &Stamp, of_init: bool) -> bool {
+        let (clock, proxy) = (self.clock.borrow(), block.proxy.borrow());
         let orders = |(&thread, fences): (&u16, &VecDeque<Fence>)| {
             fences.iter().any(|fence| {
                 (of_init || !fence.of_init)
-                    && clock.knows_access(clock.block, thread, fence.time)
+                    && clock.knows_access(block.serial, thread, fence.time)
                     && fence.known.contains(write.block, write.thread, write.time)
             })
         };
@@ -364,17 +371,17 @@ impl Thread {
         proxy.fences.get_key_value(&write.thread).is_some_and(orders) || proxy.fences.iter().any(orders)
     }
 
-    /// The place of a word that an ordinary write without a fence has written.
-    pub(super) fn unfenced(&self, chunk: Chunk) -> Option<(Place, Stamp)> {
-        let shared = self.block().shared.borrow();
+    /// The place of a word in the shared memory of `block` that an ordinary write without a fence has written.
+    pub(super) fn unfenced(&self, block: &Block, chunk: Chunk) -> Option<(Place, Stamp)> {
+        let shared = block.shared.borrow();
         let mut fenced = Stamp::NONE;
         words(chunk.address, chunk.bytes).find_map(|word| {
             let write = shared.writes(word).find(|write| {
                 let known = write.same_thread(&fenced) && write.time == fenced.time;
-                if known || !self.block().shares_with(write.block) {
+                if known || !block.shares_with(write.block) {
                     return false;
                 }
-                let passes = self.is_fenced(write, false);
+                let passes = self.is_fenced(block, write, false);
                 if passes {
                     fenced = *write;
                 }
@@ -405,9 +412,16 @@ impl Thread {
         clock.fork(serial)
     }
 
-    /// Records an access of a copy to shared memory.
-    pub(super) fn touch_by_copy(&self, chunk: Chunk, action: Action, engine: &Clock, site: &'static Location<'static>) {
-        let mut shared = self.block().shared.borrow_mut();
+    /// Records an access of a copy to the shared memory of `block`.
+    pub(super) fn touch_by_copy(
+        &self,
+        block: &Block,
+        chunk: Chunk,
+        action: Action,
+        engine: &Clock,
+        site: &'static Location<'static>,
+    ) {
+        let mut shared = block.shared.borrow_mut();
         let Chunk { address, bytes } = chunk;
         if action.writes() {
             shared.set_written(address, bytes);
@@ -448,12 +462,13 @@ impl Thread {
         let site = Location::caller();
         self.check_bulk(to, &from, site);
         self.read_only(from.elements(), false, site);
-        self.start_load(vec![Part { to, from: Some(from) }], barrier, site);
+        self.start_load(self.block(), vec![Part { to, from: Some(from) }], barrier, site);
     }
 
-    /// Starts a copy of a tile of a tensor.
+    /// Starts a copy of a tile of a tensor to the same place of each block of the cluster in `ranks`, a bit for each; to this block if there
+    /// are none.
     #[track_caller]
-    pub(crate) fn load_tile(&self, to: Chunk, tile: &Tile, at: [i32; 3], barrier: u32) {
+    pub(crate) fn load_tile(&self, to: Chunk, tile: &Tile, at: [i32; 3], barrier: u32, ranks: Option<u16>) {
         let site = Location::caller();
         let unit = if tile.tensor.swizzle == Swizzle::B128 { 1024 } else { 128 };
         if !to.address.is_multiple_of(unit) {
@@ -474,29 +489,36 @@ impl Thread {
         for part in parts.iter().filter_map(|part| part.from.as_ref()) {
             self.read_only(part.elements(), false, site);
         }
-        self.start_load(parts, barrier, site);
+        let Some(ranks) = ranks else { return self.start_load(self.block(), parts, barrier, site) };
+        if ranks == 0 {
+            raise(Kind::Bulk { reason: "no block of the cluster gets it".to_owned() }, "is the mask right?", site);
+        }
+        for rank in (0..16).filter(|rank| ranks >> rank & 1 == 1) {
+            let (block, start) = (self.existing_block(rank), self.map_shared(to.address, rank));
+            self.start_load(block, tile.parts(start, at), self.map_shared(barrier, rank), site);
+        }
     }
 
-    /// Starts a copy of these parts.
-    pub(super) fn start_load(&self, parts: Vec<Part>, barrier: u32, site: &'static Location<'static>) {
+    /// Starts a copy of these parts to the shared memory of `block`, which has the barrier.
+    fn start_load(&self, block: &Block, parts: Vec<Part>, barrier: u32, site: &'static Location<'static>) {
         self.communicates();
         self.count_work(COPY_STEPS, site);
         self.forget_peeks();
-        drop(self.shared_of(self.block(), barrier, 8, Action::AtomicRead, site));
-        let init = self.phases(barrier, site).init;
-        if !self.is_fenced(&init, true) {
+        drop(self.shared_of(block, barrier, 8, Action::AtomicRead, site));
+        let init = block.phases(barrier, site).init;
+        if !self.is_fenced(block, &init, true) {
             let line = init.site.map_or(0, Location::line);
             let hint = format!("is `fence_init` missing after line {line}, or a barrier after it?");
-            raise(Kind::ProxyFence { place: self.shared_place(barrier, 8) }, hint, site);
+            raise(Kind::ProxyFence { place: block.phase_place(barrier) }, hint, site);
         }
-        let unfenced = parts.iter().find_map(|part| self.unfenced(part.to));
+        let unfenced = parts.iter().find_map(|part| self.unfenced(block, part.to));
         let engine = self.fork(site);
         for part in &parts {
-            self.touch_by_copy(part.to, Action::Copy, &engine, site);
+            self.touch_by_copy(block, part.to, Action::Copy, &engine, site);
         }
         self.require_fence(unfenced, site);
         let bytes = parts.iter().map(|part| part.to.bytes).sum();
-        self.phases(barrier, site).loads.push(Load { engine, bytes, parts, site });
+        block.phases(barrier, site).loads.push(Load { engine, bytes, parts, site });
     }
 
     /// Starts a copy to global memory.
@@ -507,9 +529,9 @@ impl Thread {
         self.count_work(COPY_STEPS, site);
         self.forget_peeks();
         self.check_bulk(from, &to, site);
-        let unfenced = self.unfenced(from);
+        let unfenced = self.unfenced(self.block(), from);
         let engine = self.fork(site);
-        self.touch_by_copy(from, Action::Read, &engine, site);
+        self.touch_by_copy(self.block(), from, Action::Read, &engine, site);
         self.require_fence(unfenced, site);
         for element in to.first..to.first + to.count {
             let touched = to.elements().record.shadow.borrow_mut().touch(element, Action::Copy, &engine, site);
@@ -538,7 +560,7 @@ impl Thread {
         let done = stores.groups.len().saturating_sub(pending);
         for store in stores.groups.iter_mut().take(done).flatten().filter(|store| store.read.is_none()) {
             let Chunk { address, bytes } = store.from;
-            store.read = Some(self.block().shared.borrow().bytes_at(address, bytes));
+            store.read = Some(self.block().shared.borrow().bytes_at(address, bytes).to_vec());
             let mut known = Knowledge::default();
             known.add_block(store.engine.block);
             self.clock.borrow_mut().acquire(&known);
@@ -573,6 +595,14 @@ impl Store {
 }
 
 impl Block {
+    /// A barrier, which must be initialised.
+    fn phases(&self, address: u32, site: &'static Location<'static>) -> RefMut<'_, PhaseBarrier> {
+        RefMut::filter_map(self.proxy.borrow_mut(), |proxy| proxy.phases.get_mut(&address)).unwrap_or_else(|_| {
+            let reason = "it is not initialised".to_owned();
+            raise(Kind::Mbarrier { place: self.phase_place(address), reason }, "is `Mbarrier::init` missing?", site)
+        })
+    }
+
     /// The first word of the array that contains a barrier, for messages.
     pub(crate) fn phase_place(&self, address: u32) -> Place {
         self.shared.borrow().place(address, 8)

@@ -44,8 +44,8 @@ impl Cluster {
 }
 
 impl Member {
-    /// Notes an access to the shared memory of the block, which must exist. `begun` says whether its start happens before the access.
-    pub fn visit(&self, stamp: Stamp, begun: bool, name: &str, site: &'static Location<'static>) {
+    /// Checks that the block exists. `begun` says whether its start happens before the access.
+    pub fn require(&self, begun: bool, name: &str, site: &'static Location<'static>) {
         let line = site.line();
         if self.ended.get() {
             raise(format!("{name} has ended"), wait_at_the_end(line), site);
@@ -56,6 +56,10 @@ impl Member {
             );
             raise(format!("{name} need not have begun"), hint, site);
         }
+    }
+
+    /// Notes an access to the shared memory of the block.
+    pub fn visit(&self, stamp: Stamp) {
         self.visits.borrow_mut().insert((stamp.block, stamp.thread), stamp);
     }
 

@@ -211,6 +211,9 @@ impl Grid<'_> {
                 // The block waits for another one.
                 Round::Advanced | Round::Stalled => {
                     if running.iter().all(Runner::is_stuck) {
+                        if let Some(fault) = running.iter().find_map(Runner::endless_phase) {
+                            return Err(EmulatorError::Fault(fault));
+                        }
                         return Err(self.apart(&running));
                     }
                     if round == Round::Advanced {

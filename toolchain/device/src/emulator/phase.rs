@@ -19,10 +19,10 @@ pub struct PhaseBarrier {
     expected: u64,
     /// Copies whose bytes have not come. They come when a thread looks at the barrier, and all others have arrived.
     pub loads: Vec<Load>,
-    /// What those who have arrived know.
-    arriving: Knowledge,
-    /// What a thread learns that has waited for a phase.
-    known: Arc<Knowledge>,
+    /// What those know who have arrived: threads of the block, and those of others.
+    arriving: [Knowledge; 2],
+    /// What a thread learns that has waited for a phase: of threads of the block, and, if it waits for the cluster, of all.
+    known: [Arc<Knowledge>; 2],
 }
 
 impl PhaseBarrier {
@@ -34,19 +34,19 @@ impl PhaseBarrier {
             arrived: 0,
             expected: 0,
             loads: Vec::new(),
-            arriving: Knowledge::default(),
-            known: Arc::default(),
+            arriving: Default::default(),
+            known: Default::default(),
         }
     }
 
-    /// Arrives and announces bytes. Returns false if the phase has all its arrivals.
-    pub fn arrive(&mut self, bytes: u32, known: &Knowledge) -> bool {
+    /// Arrives, from another block if `from_afar`, and announces bytes. Returns false if the phase has all its arrivals.
+    pub fn arrive(&mut self, bytes: u32, known: &Knowledge, from_afar: bool) -> bool {
         if self.arrived == self.arrivals {
             return false;
         }
         self.arrived += 1;
         self.expected += u64::from(bytes);
-        self.arriving.join(known);
+        self.arriving[usize::from(from_afar)].join(known);
         if self.loads.is_empty() {
             self.end_if_complete();
         }
@@ -70,14 +70,17 @@ impl PhaseBarrier {
     /// Notes that the bytes of a copy have come.
     pub fn land(&mut self, load: &Load) {
         self.expected -= u64::from(load.bytes);
-        self.arriving.add_block(load.engine.block);
+        self.arriving[0].add_block(load.engine.block);
     }
 
     /// Ends the phase if nothing is missing.
     pub fn end_if_complete(&mut self) {
         if self.arrived == self.arrivals && self.expected == 0 {
-            let arriving = std::mem::take(&mut self.arriving);
-            Arc::make_mut(&mut self.known).join(&arriving);
+            let [own, others] = std::mem::take(&mut self.arriving);
+            Arc::make_mut(&mut self.known[0]).join(&own);
+            let all = Arc::make_mut(&mut self.known[1]);
+            all.join(&own);
+            all.join(&others);
             self.arrived = 0;
             self.ended += 1;
         }
@@ -88,9 +91,9 @@ impl PhaseBarrier {
         self.ended + u32::from(self.ended % 2 == parity)
     }
 
-    /// What a thread learns, if a phase has ended.
-    pub fn over(&self, phase: u32) -> Option<Arc<Knowledge>> {
-        (phase <= self.ended).then(|| self.known.clone())
+    /// What a thread learns, if a phase has ended: of other blocks only if it waits for the cluster.
+    pub fn over(&self, phase: u32, of_cluster: bool) -> Option<Arc<Knowledge>> {
+        (phase <= self.ended).then(|| self.known[usize::from(of_cluster)].clone())
     }
 
     /// What the phase that runs waits for: "phase 2 has 1 of 3 arrivals, and 0 of 512 bytes are coming".

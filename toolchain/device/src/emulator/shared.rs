@@ -183,8 +183,8 @@ impl SharedMemory {
     }
 
     /// The bytes of a range.
-    pub fn bytes_at(&self, address: u32, size: u32) -> Vec<u8> {
-        self.bytes[bytes(address, size)].to_vec()
+    pub fn bytes_at(&self, address: u32, size: u32) -> &[u8] {
+        &self.bytes[bytes(address, size)]
     }
 
     /// Writes bytes.

@@ -322,7 +322,7 @@ pub struct Block {
     /// Threads that wait for phases of barriers.
     pub(crate) waiting_for_phases: Cell<u32>,
     /// Serial number, unique in the process.
-    serial: u64,
+    pub(super) serial: u64,
     pub(crate) barrier: Barrier,
     pub(crate) named: RefCell<[NamedBarrier; 16]>,
     /// The threads that a named barrier has let go since the last round.
@@ -1015,17 +1015,28 @@ impl Thread {
         }
     }
 
-    /// The block of a rank of the cluster, whose shared memory the thread now accesses.
+    /// The block of a rank of the cluster, which has begun and not ended.
     #[track_caller]
-    fn visit(&self, rank: u32) -> &Block {
+    pub(super) fn existing_block(&self, rank: u32) -> &Block {
         let (block, site) = (self.block_of_rank(rank), Location::caller());
         if let Some(cluster) = self.block().cluster()
             && !ptr::eq(block, self.block())
         {
-            let clock = self.clock.borrow();
-            let (stamp, begun) = (clock.stamp(Action::Read, site), clock.knows_of(block.serial));
-            drop(clock);
-            cluster.members.borrow()[rank as usize].visit(stamp, begun, &block.name(), site);
+            let begun = self.clock.borrow().knows_of(block.serial);
+            cluster.members.borrow()[rank as usize].require(begun, &block.name(), site);
+        }
+        block
+    }
+
+    /// The block of a rank of the cluster, whose shared memory the thread now accesses.
+    #[track_caller]
+    pub(super) fn visit(&self, rank: u32) -> &Block {
+        let block = self.existing_block(rank);
+        if let Some(cluster) = self.block().cluster()
+            && !ptr::eq(block, self.block())
+        {
+            let stamp = self.clock.borrow().stamp(Action::Read, Location::caller());
+            cluster.members.borrow()[rank as usize].visit(stamp);
         }
         block
     }

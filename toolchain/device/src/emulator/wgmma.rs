@@ -11,8 +11,7 @@ use crate::device::tensor::swizzled;
 /// Threads of a warp group.
 const GROUP: u64 = 128;
 
-/// Rows of the first tile, and bytes of a row of both.
-const ROWS: u32 = 64;
+/// Bytes of a row of a tile.
 const ROW_BYTES: u32 = 128;
 
 /// What products have done to an accumulator.
@@ -94,9 +93,9 @@ impl Thread {
             // The rows of this warp, and all of the other tile.
             let rows = Chunk { address: a.address + warp % 4 * 16 * ROW_BYTES, bytes: 16 * ROW_BYTES };
             for chunk in [rows, b] {
-                let unfenced = self.unfenced(chunk);
+                let unfenced = self.unfenced(block, chunk);
                 let engine = self.fork(site);
-                self.touch_by_copy(chunk, Action::Read, &engine, site);
+                self.touch_by_copy(block, chunk, Action::Read, &engine, site);
                 self.require_fence(unfenced, site);
                 self.products.borrow_mut().reads.push((group, engine));
             }
@@ -105,22 +104,23 @@ impl Thread {
         self.rare.set(true);
         let shared = block.shared.borrow();
         let row_of = |tile: Chunk, row: u32| -> [f32; 64] {
-            let element = |k| value(shared.load(tile.address + swizzled(ROW_BYTES * row + 2 * k as u32), 2));
-            std::array::from_fn(element)
+            let mut values = [0.0; 64];
+            for (values, first) in values.chunks_exact_mut(8).zip((ROW_BYTES * row..).step_by(16)) {
+                let bytes = shared.bytes_at(tile.address + swizzled(first), 16);
+                for (to, from) in values.iter_mut().zip(bytes.chunks_exact(2)) {
+                    *to = value(u16::from_le_bytes([from[0], from[1]]).into());
+                }
+            }
+            values
         };
-        let (mut left, mut right) = ((ROWS, [0.0; 64]), (u32::MAX, [0.0; 64]));
-        // Row by row, so that the elements of a row are read once.
-        for half in 0..2 {
-            for i in (0..registers.len() as u32).filter(|i| i / 2 % 2 == half) {
-                let (row, column) = place(i);
-                if left.0 != row {
-                    left = (row, row_of(a, row));
-                }
-                if right.0 != column {
-                    right = (column, row_of(b, column));
-                }
+        // Registers i and i + 2 are of the same column, and those of four columns of the same two rows.
+        let left = [0, 2].map(|i| row_of(a, place(i).0));
+        for i in (0..registers.len() as u32).filter(|i| i / 2 % 2 == 0) {
+            let right = row_of(b, place(i).1);
+            for (left, i) in left.iter().zip([i, i + 2]) {
                 let sum = &mut registers[i as usize];
-                *sum = left.1.iter().zip(&right.1).fold(*sum, |sum, (x, y)| x.mul_add(*y, sum));
+                // Products are exact.
+                *sum = left.iter().zip(&right).fold(*sum, |sum, (x, y)| sum + x * y);
             }
         }
         flight.group = Some((group, site));

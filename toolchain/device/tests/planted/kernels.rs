@@ -1017,6 +1017,44 @@ pub fn bulk_result(broken: u32, y: GlobalMut<u32>, out: GlobalMut<u32>) {
     out.set(t, y.get(t)); // !
 }
 
+#[kernel(sm = 90, cluster = 2)]
+pub fn multicast(broken: u32, x: TensorMap<u32, 2>, y: GlobalMut<u32>) {
+    let tile = shared_array!(tile: u32; 96).aligned::<128>();
+    let (full, free) = (shared_array!(full: u64; 1), shared_array!(free: u64; 1));
+    let (full, free) = (Mbarrier::at(full, 0), Mbarrier::at(free, 0));
+    let (t, rank) = (thread::thread_idx_x(), cluster::rank());
+    if t == 0 {
+        full.init(1);
+        free.init(2);
+        fence_init();
+    }
+    if broken == 1 {
+        thread::sync_threads();
+    } else {
+        cluster::sync();
+    }
+    for round in 0..2 {
+        if t == 0 {
+            full.arrive_expecting(256);
+            if rank == 0 {
+                match broken {
+                    2 => {}
+                    3 => free.wait((round + 1) % 2),
+                    _ => free.wait_for_blocks((round + 1) % 2),
+                }
+                x.load_to_blocks(tile, 0, [0, 4 * round as i32], full, 0b11); // !
+            }
+        }
+        full.wait(round % 2);
+        y.set(64 * (2 * round + rank) + t, tile.get(63 - t)); // !
+        thread::sync_threads();
+        if t == 0 {
+            free.arrive_at(0);
+        }
+    }
+    cluster::sync();
+}
+
 #[kernel(sm = 90)]
 pub fn tile_place(broken: u32, x: TensorMap<u32, 2>, y: GlobalMut<u32>) {
     let tile = shared_array!(tile: u32; 160).aligned::<128>();

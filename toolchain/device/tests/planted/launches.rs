@@ -120,6 +120,9 @@ pub fn planted<D: Device>() -> Vec<Planted<D>> {
         Planted { title: "A result of a bulk copy that is read too early", kernel: "bulk_result", report: "race", array: "y", run: run_bulk_result },
         Planted { title: "A tile of a tensor at an odd address", kernel: "tile_place", report: "misaligned", array: "tile", run: run_tile_place },
         Planted { title: "A tile of a tensor at an odd column", kernel: "tile_place", report: "bulk copy", array: "", run: run_tile_column },
+        Planted { title: "A copy to a block that need not have begun", kernel: "multicast", report: "distributed shared memory", array: "", run: run_multicast_early },
+        Planted { title: "A tile that another block overwrites too early", kernel: "multicast", report: "race", array: "tile", run: run_multicast_reuse },
+        Planted { title: "A wait that does not count what other blocks have read", kernel: "multicast", report: "race", array: "tile", run: run_multicast_scope },
         Planted { title: "An accumulator that is read before its products have ended", kernel: "product_read_early", report: "wgmma", array: "", run: run_product_read_early },
         Planted { title: "A tile that is overwritten while a product reads it", kernel: "product_overwritten", report: "race", array: "dynamic_shared_mem", run: run_product_overwritten },
         Planted { title: "A missing fence between stores to a tile and a product", kernel: "product_without_fences", report: "missing proxy fence", array: "dynamic_shared_mem", run: run_product_unfenced_tile },
@@ -564,6 +567,26 @@ fn run_bulk_result<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
     let mut y = device.zeros(128)?;
     let mut out = device.zeros(64)?;
     launch!(bulk_result(device, Shape::new(1, 64), broken, &mut y, &mut out))
+}
+
+fn run_multicast_early<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    multicast_with(device, broken)
+}
+
+fn run_multicast_reuse<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    multicast_with(device, 2 * broken)
+}
+
+fn run_multicast_scope<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    multicast_with(device, 3 * broken)
+}
+
+fn multicast_with<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let x = device.upload(&(0..128).collect::<Vec<u32>>())?;
+    let mut y = device.zeros(256)?;
+    let Ok(tensor) = Tensor::new(&x, [16, 8], [16, 4], Swizzle::None) else { unreachable!("the sizes are valid") };
+    launch!(multicast(device, Shape::new(2, 64), broken, tensor, &mut y))?;
+    expect(device, &y, (0..256_u32).map(|i| i / 128 * 64 + 63 - i % 64))
 }
 
 fn run_tile_place<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
