@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the path of the newest stable rustc that Debian has, with the library's source. Unpacks it into the target
 # directory and installs nothing: the machine's own compilers stay as they are. Needs apt-get, and no root. With --wasm, it
-# comes with what makes WebAssembly: the library, and beside rustc the programs `wasm-ld` and `wasm-opt`.
+# comes with what makes WebAssembly: the library, and beside rustc the programs `lld` and `wasm-opt`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -65,7 +65,7 @@ EOF
         case $package in
             rustc=*) mv "$root"/usr/bin/rustc{,.debian} && start rustc "$root/usr/bin/rustc.debian" ;;
             binaryen=*) mv "$root"/usr/bin/wasm-opt{,.debian} && start wasm-opt "$root/usr/bin/wasm-opt.debian" ;;
-            lld-*) start wasm-ld "$root/usr/lib/llvm-$llvm/bin/lld" -flavor wasm ;;
+            lld-*) start lld "$root/usr/lib/llvm-$llvm/bin/lld" ;;
         esac
     done
     printf '%s\n' "${missing[@]}" >>"$root/chosen"

@@ -1,11 +1,12 @@
 //! Coroutines in WebAssembly, where code cannot switch stacks. Binaryen's pass Asyncify rewrites the functions of the module: a
 //! suspended one has returned, after it has saved its local variables in the memory of the coroutine, and a resumed one
 //! begins again and takes them from there. Variables whose addresses are taken are on a second stack, in linear memory.
-//! `learn/browser/emulator.js` sets its pointer, which Rust cannot.
+//! `book/emulator.js` sets its pointer, which Rust cannot.
 //!
 //! Panics do not unwind here, so a fault suspends its coroutine, which nobody resumes.
 
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
 
@@ -22,9 +23,9 @@ pub(crate) const LOCAL_LIMIT: usize = 24 << 10;
 #[link(wasm_import_module = "stack")]
 unsafe extern "C" {
     /// Calls [`warpkov_run`] with the coroutine's stack. Returns 1 when it suspends, and 0 when it ends.
-    safe fn resume(fiber: *mut Fiber, begun: bool) -> u32;
+    fn resume(fiber: *mut c_void, begun: bool) -> u32;
     /// Returns from all functions of the coroutine that runs, and from here when it is resumed.
-    safe fn suspend(fiber: *mut Fiber);
+    fn suspend(fiber: *mut c_void);
 }
 
 /// What a coroutine's memory begins with.
@@ -48,7 +49,8 @@ thread_local! {
 
 /// Begins a coroutine, or goes on with it.
 #[unsafe(no_mangle)]
-extern "C" fn warpkov_run(fiber: *mut Fiber) {
+extern "C" fn warpkov_run(fiber: *mut c_void) {
+    let fiber = fiber.cast::<Fiber>();
     // SAFETY: `resume` passes the pointer of `Routine::resume`, whose `Routine` has the memory.
     let body = unsafe { (*fiber).body.take() };
     let Some(body) = body else { return };
@@ -61,7 +63,8 @@ pub(crate) struct Yielder(*mut Fiber);
 impl Yielder {
     /// Returns when the coroutine is resumed.
     pub(crate) fn suspend(&self, (): ()) {
-        suspend(self.0);
+        // SAFETY: the coroutine's own memory, and it runs: it makes this call.
+        unsafe { suspend(self.0.cast()) };
     }
 }
 
@@ -101,7 +104,9 @@ impl Routine {
     pub(crate) fn resume(&mut self) -> Result<bool, Payload> {
         let fiber = self.stack.0.as_mut_ptr().cast::<Fiber>();
         let before = RUNNING.replace(fiber);
-        let suspended = resume(fiber, std::mem::replace(&mut self.begun, true)) == 1;
+        let begun = std::mem::replace(&mut self.begun, true);
+        // SAFETY: the memory of this coroutine, which `new` has prepared, and which has not ended: the caller keeps only those.
+        let suspended = unsafe { resume(fiber.cast(), begun) } == 1;
         RUNNING.set(before);
         match FAULT.take() {
             Some(fault) => Err(fault),
@@ -123,6 +128,7 @@ pub(crate) fn abandon(fault: Box<Raised>) -> ! {
     let fiber = RUNNING.get();
     assert!(!fiber.is_null(), "a fault without a thread: {}", fault.kind);
     FAULT.set(Some(fault));
-    suspend(fiber);
+    // SAFETY: the memory of the coroutine that runs, as `RUNNING` says.
+    unsafe { suspend(fiber.cast()) };
     unreachable!("a coroutine with a fault was resumed")
 }
