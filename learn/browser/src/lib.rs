@@ -9,11 +9,18 @@ mod strides;
 
 use std::collections::BTreeSet;
 
+pub use chapters::CHAPTERS;
 use learn::check::{Profiled, relative};
 use learn::lab::Failure;
 use learn::recorded::Blocks;
 use serde_json::{Value, json};
 use warpkov_device::emulator::profile::{Counts, KernelProfile, Operation, Profile};
+
+/// The largest size that a panel runs, in a few seconds.
+const LARGEST: usize = 1 << 16;
+
+/// The largest size with which a panel begins.
+const QUICK: usize = 4096;
 
 /// What a panel can run: the parts of an exercise, or kernels with a stride.
 pub(crate) trait Program {
@@ -44,10 +51,16 @@ impl Program for Version {
         let exercise = (self.exercise)();
         let part = |(part, name)| {
             let counted = exercise.counted(part);
+            let stated: Vec<usize> = exercise.sizes(part).into_iter().chain([counted]).collect();
+            // A kernel may need whole tiles.
+            let unit = stated.iter().fold(0, |divisor, &size| common_divisor(divisor, size));
             let powers = (0..).map(|power| 1 << power).take_while(|&size| size < counted);
-            let sizes = exercise.sizes(part).into_iter().chain(powers).filter(|&size| size <= counted);
-            let sizes: BTreeSet<usize> = sizes.chain([counted]).collect();
-            json!({ "name": format!("{}, part {}: {name}", self.name, part + 1), "sizes": sizes, "size": counted })
+            let sizes = powers.filter(|&size| size % unit == 0).chain(stated);
+            let sizes: BTreeSet<usize> = sizes.filter(|&size| size <= counted.min(LARGEST)).collect();
+            // The first drawing comes soon.
+            let size = sizes.range(..=(counted / 4).min(QUICK)).next_back().or(sizes.first());
+            let name = format!("{}, part {}: {name}", self.name, part + 1);
+            json!({ "name": name, "sizes": sizes, "size": size, "counted": counted })
         };
         exercise.parts().iter().enumerate().map(part).collect()
     }
@@ -57,12 +70,17 @@ impl Program for Version {
     }
 }
 
+fn common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
 /// The answer to a request: `{"chapter": …}` asks what can be set, and with `"part"` and what is set, the kernel runs.
 pub fn answer(request: &str) -> String {
     let request: Value = serde_json::from_str(request).unwrap_or_default();
     let chapter = request["chapter"].as_str().unwrap_or_default();
     let programs = chapters::programs(chapter);
-    let parts: Vec<_> = programs.iter().flat_map(|&program| (0..program.parts().len()).map(move |k| (program, k))).collect();
+    let parts: Vec<_> =
+        programs.iter().flat_map(|&program| (0..program.parts().len()).map(move |k| (program, k))).collect();
     let part = request["part"].as_u64().map(|part| part as usize);
     let answer = match part {
         None => json!({ "parts": programs.iter().flat_map(|program| program.parts()).collect::<Vec<_>>() }),

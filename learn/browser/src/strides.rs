@@ -71,7 +71,8 @@ impl Program for Sectors {
             let shape = Shape::cover(size as u64, blocks.map_or(256, |blocks| blocks.threads));
             // SAFETY: the emulator checks every access.
             unsafe { strided_copy(&device, shape, size as u32, stride, offset, &x, &mut y)? };
-            let expected: Vec<f32> = numbers.into_iter().skip(offset as usize).step_by(stride.max(1) as usize).collect();
+            let expected: Vec<f32> =
+                numbers.into_iter().skip(offset as usize).step_by(stride.max(1) as usize).collect();
             lab.equal("y", &device.to_vec(&y)?, &expected[..size.min(expected.len())])
         })
     }
@@ -83,6 +84,7 @@ impl Program for Banks {
             "name": "a stride and an offset: thread t uses word stride · t + offset of 1024 words",
             "sizes": [32],
             "size": 32,
+            "fixed": true,
             "strides": 40,
             "offsets": 33,
         })]

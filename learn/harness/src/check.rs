@@ -163,8 +163,10 @@ fn profile_of<E: Exercise>(
     // Blocks that wait for the end of others wait for long.
     let emulator = |_| Emulator::new(Schedule::YoungestFirst).step_limit(STEPS).profiled_by(&profiler);
     let emulators: Vec<_> = (0..E::DEVICES).map(emulator).collect();
-    let devices: Vec<_> =
-        (0..).zip(&emulators).map(|(number, device)| Recorded::new(device, number, &record).with_blocks(blocks)).collect();
+    let devices: Vec<_> = (0..)
+        .zip(&emulators)
+        .map(|(number, device)| Recorded::new(device, number, &record).with_blocks(blocks))
+        .collect();
     let lab = Lab::recorded(&devices, &record);
     let result = E::run(&lab, part, size);
     (profiler.profile(), lab.copied(), result)
