@@ -2,7 +2,10 @@
 // `emulator-module.js` holds the module as text, because pages that are opened as files may not fetch others.
 "use strict";
 
-const Emulator = (() => {
+// In a block, because mdBook's scripts have names of their own.
+{
+
+const Emulator = globalThis.Emulator = (() => {
     const folder = typeof document === "undefined" ? "" : document.currentScript.src.replace(/[^/]*$/, "");
     let module = null;
 
@@ -78,13 +81,10 @@ function make(name, attributes = {}, children = [], svg = true) {
 
 const html = (name, attributes, children) => make(name, attributes, children, false);
 
-// Such as "shared load".
-const spoken = operation => operation.replace(/(?<=[a-z])[A-Z]/g, letter => " " + letter).toLowerCase();
-
 const isShared = request => request.operation.startsWith("Shared");
 const isGlobal = request => ["Load", "Store", "Atomic"].includes(request.operation);
 
-const LEFT = 44, TOP = 16, ROW = 9, WIDTH = 640;
+const LEFT = 24, TOP = 16, ROW = 9, WIDTH = 640;
 
 // The rows of 32 lanes, and columns with a label each.
 function grid(columns, label) {
@@ -92,7 +92,7 @@ function grid(columns, label) {
     const drawing = [];
     for (let lane = 0; lane < 32; lane++) {
         const y = TOP + ROW * lane;
-        if (lane % 4 === 0) drawing.push(make("text", { x: LEFT - 4, y: y + 8, "text-anchor": "end" }, [`lane ${lane}`]));
+        if (lane % 4 === 0) drawing.push(make("text", { x: LEFT - 4, y: y + 8, "text-anchor": "end" }, [`${lane}`]));
         drawing.push(make("rect", { x: LEFT, y, width: WIDTH - LEFT, height: ROW - 1, class: "row" }));
     }
     columns.forEach((column, k) => {
@@ -123,7 +123,7 @@ function drawSectors(request) {
         const box = { x, y: TOP + ROW * lane, width: Math.max(1.5, width * request.width / 32), height: ROW - 1, class: request.operation };
         drawing.push(make("rect", box, [make("title", {}, [`lane ${lane}: byte ${address}, sector ${Math.floor(address / 32)}`])]));
     }
-    return svg(drawing, `lanes and sectors of a ${spoken(request.operation)}`);
+    return svg(drawing, `lanes and sectors of a ${request.name}`);
 }
 
 // Lanes × banks of a request to shared memory. A word is in conflict if another one of its bank is accessed in the same pass.
@@ -142,14 +142,14 @@ function drawBanks(request) {
         const box = { x: LEFT + width * (word % 32) + 0.5, y: TOP + ROW * lane, width: width - 1, height: ROW - 1, class: kind };
         drawing.push(make("rect", box, [make("title", {}, [`lane ${lane}: word ${word}, bank ${word % 32}`])]));
     }
-    return svg(drawing, `lanes and banks of a ${spoken(request.operation)}`);
+    return svg(drawing, `lanes and banks of a ${request.name}`);
 }
 
 // Lanes × requests: which lanes take part in each, and the chosen one.
 function drawRequests(requests, chosen) {
     const drawing = grid(requests.map((_, k) => k), k => `${k + 1}`), width = (WIDTH - LEFT) / requests.length;
     requests.forEach((request, k) => {
-        const title = `${spoken(request.operation)}, ${request.place}`;
+        const title = `${request.name}, ${request.place}`;
         for (const [lane] of request.at) {
             const box = { x: LEFT + width * k, y: TOP + ROW * lane, width: Math.max(1, width - 1), height: ROW - 1, class: request.operation };
             drawing.push(make("rect", box, [make("title", {}, [title])]));
@@ -161,15 +161,16 @@ function drawRequests(requests, chosen) {
 
 function drawTotals(kernel) {
     const head = ["operation", "requests", "lanes", "sectors", "bank conflicts"];
-    const row = total => [spoken(total.operation), total.requests, total.lanes, isGlobal(total) ? total.sectors : "", isShared(total) ? total.conflicts : ""];
-    const line = (cells, kind) => html("tr", {}, cells.map(cell => html(kind, {}, [`${cell}`])));
+    const swatch = operation => make("svg", { viewBox: "0 0 1 1", class: "swatch" }, [make("rect", { width: 1, height: 1, class: operation })]);
+    const row = total => [html("span", {}, [swatch(total.operation), total.name]), total.requests, total.lanes, isGlobal(total) ? total.sectors : "", isShared(total) ? total.conflicts : ""];
+    const line = (cells, kind) => html("tr", {}, cells.map(cell => html(kind, {}, [cell])));
     const table = html("table", {}, [html("thead", {}, [line(head, "th")]), html("tbody", {}, kernel.totals.map(total => line(row(total), "td")))]);
     return html("div", { class: "table-wrapper" }, [table]);
 }
 
 class Panel {
-    // What is set; the drawing shows request number `request` of kernel `kernel`.
-    settings = { part: 0, size: null, threads: null, kernel: null, stride: 1, offset: 0, request: 0 };
+    // What is set; the drawing shows request number `request` of `kernel`, at first one to memory.
+    settings = { part: 0, size: null, threads: null, kernel: null, stride: 1, offset: 0, request: null };
 
     constructor(element) {
         this.element = element;
@@ -201,7 +202,7 @@ class Panel {
     }
 
     choosePart(part) {
-        Object.assign(this.settings, { part, size: this.parts[part].size, threads: null, kernel: null, stride: 1, offset: 0, request: 0 });
+        Object.assign(this.settings, { part, size: this.parts[part].size, threads: null, kernel: null, stride: 1, offset: 0, request: null });
         return this.run();
     }
 
@@ -224,6 +225,12 @@ class Panel {
         return kernels.find(kernel => kernel.name === this.settings.kernel) ?? kernels[0];
     }
 
+    // The number of the request that is drawn.
+    get request() {
+        const { requests } = this.kernel, first = requests.findIndex(request => isGlobal(request) || isShared(request));
+        return Math.min(this.settings.request ?? Math.max(0, first), requests.length - 1);
+    }
+
     show() {
         const { kernel, settings } = this;
         settings.kernel ??= kernel?.name ?? null;
@@ -242,14 +249,14 @@ class Panel {
             facts.push(`${branches} divergent branches`, `the busiest warp makes ${busiest} requests to memory`);
             shown.push(html("p", {}, [`${kernel.name}: ${facts.join(", ")}.`]), drawTotals(kernel));
         }
-        const request = kernel?.requests[this.settings.request] ?? kernel?.requests[0];
+        const request = kernel?.requests[this.request];
         if (request) {
             const counts = isShared(request) ? `, ${request.conflicts} bank conflicts` : isGlobal(request) ? `, ${request.sectors} sectors` : "";
-            const text = `The first warp, request ${kernel.requests.indexOf(request) + 1}: ${spoken(request.operation)} at ${request.place}, ${request.lanes} lanes${counts}.`;
+            const text = `The first warp, request ${this.request + 1}: ${request.name} at ${request.place}, ${request.lanes} lanes${counts}.`;
             shown.push(html("p", { class: "request" }, [text]));
             if (isGlobal(request)) shown.push(drawSectors(request));
             if (isShared(request)) shown.push(drawBanks(request));
-            shown.push(html("p", {}, ["Its lanes (down) in all requests (to the right):"]), drawRequests(kernel.requests, kernel.requests.indexOf(request)));
+            shown.push(html("p", {}, ["Its lanes (down) in all requests (to the right):"]), drawRequests(kernel.requests, this.request));
         } else if (kernel) {
             shown.push(html("p", {}, ["No block ended, so there are no accesses to draw."]));
         }
@@ -280,7 +287,7 @@ class Panel {
         choose("what", this.parts.map((part, k) => [`${k}`, part.name]), `${settings.part}`, value => this.choosePart(Number(value)));
         if (answer.kernels.length > 1) {
             const names = answer.kernels.map(kernel => [kernel.name, kernel.name]);
-            choose("kernel", names, settings.kernel, value => run({ kernel: value, threads: null, request: 0 }));
+            choose("kernel", names, settings.kernel, value => run({ kernel: value, threads: null, request: null }));
         }
         if (part.sizes.length > 1) slide("size", part.sizes, settings.size, size => run({ size }));
         const { own } = this;
@@ -292,8 +299,7 @@ class Panel {
         if (part.strides) slide("stride", numbers(1, part.strides + 1), settings.stride, stride => run({ stride }));
         if (part.offsets) slide("offset", numbers(0, part.offsets), settings.offset, offset => run({ offset }));
         if (kernel?.requests.length > 1) {
-            const now = Math.min(settings.request, kernel.requests.length - 1);
-            slide("request of the first warp", numbers(1, kernel.requests.length + 1), now + 1, request => {
+            slide("request of the first warp", numbers(1, kernel.requests.length + 1), this.request + 1, request => {
                 settings.request = request - 1;
                 this.draw();
             }, "input");
@@ -317,4 +323,6 @@ if (typeof document !== "undefined") {
             near.observe(panel);
         }
     });
+}
+
 }

@@ -266,6 +266,10 @@ def check_panels(root, pages, program):
             native = subprocess.run([program], input=lines, capture_output=True, text=True, check=True).stdout.splitlines()
             assert len(native) == len(requests) > 0
             for request, answer, expected in zip(requests, answers, map(json.loads, native)):
+                # A panic of Rust's own ends the module, which can only tell its message.
+                _, panic, message = str(expected["fault"] if "fault" in expected else "").partition(": panic: ")
+                if panic and message.splitlines()[0] in answer["fault"]:
+                    continue
                 if answer != expected:
                     found.append(f"{request} gives {str(answer)[:300]}, expected {str(expected)[:300]}")
             for width in WIDTHS:

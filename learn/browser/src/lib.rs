@@ -10,6 +10,7 @@ mod strides;
 use std::collections::BTreeSet;
 
 pub use chapters::CHAPTERS;
+use learn::budget::name;
 use learn::check::{Profiled, relative};
 use learn::lab::Failure;
 use learn::recorded::Blocks;
@@ -59,8 +60,8 @@ impl Program for Version {
             let sizes: BTreeSet<usize> = sizes.filter(|&size| size <= counted.min(LARGEST)).collect();
             // The first drawing comes soon.
             let size = sizes.range(..=(counted / 4).min(QUICK)).next_back().or(sizes.first());
-            let name = format!("{}, part {}: {name}", self.name, part + 1);
-            json!({ "name": name, "sizes": sizes, "size": size, "counted": counted })
+            let title = format!("{}, part {}: {name}", self.name, part + 1);
+            json!({ "name": title, "sizes": sizes, "size": size, "counted": counted })
         };
         exercise.parts().iter().enumerate().map(part).collect()
     }
@@ -134,6 +135,7 @@ fn counts(operation: Operation, counts: &Counts) -> Value {
     let Counts { requests, lanes, bytes, sectors, bank_conflicts, .. } = *counts;
     json!({
         "operation": format!("{operation:?}"),
+        "name": name(operation),
         "requests": requests,
         "lanes": lanes,
         "bytes": bytes,

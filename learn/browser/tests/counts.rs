@@ -36,15 +36,10 @@ fn counted(answer: &Value) -> BTreeMap<(String, String), Counts> {
     let mut all = BTreeMap::new();
     for kernel in answer["kernels"].as_array().expect("kernels") {
         for total in kernel["totals"].as_array().expect("totals") {
-            // "SharedLoad" is "shared load".
-            let operation = total["operation"].as_str().expect("a name");
-            let words = operation.char_indices().flat_map(|(k, letter)| {
-                let space = (k > 0 && letter.is_uppercase()).then_some(' ');
-                space.into_iter().chain(letter.to_lowercase())
-            });
+            let operation = total["name"].as_str().expect("a name").to_owned();
             let counts = ["requests", "lanes", "sectors", "conflicts"].map(|key| total[key].as_u64().expect("a count"));
             let name = kernel["name"].as_str().expect("a name").to_owned();
-            all.insert((name, words.collect()), counts);
+            all.insert((name, operation), counts);
         }
     }
     all

@@ -478,7 +478,7 @@ impl Raised {
     /// Ends the launch with this fault of the current thread.
     #[cold]
     pub fn raise(self) -> ! {
-        super::stack::abandon(Box::new(self))
+        super::stack::abandon(self, |raised| raised.kind.to_string())
     }
 }
 

@@ -6,9 +6,6 @@ mod switched;
 mod unwound;
 
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) use switched::{Bounds, LOCAL_LIMIT, Routine, Stack, Yielder, abandon};
+pub(crate) use switched::{Bounds, LOCAL_LIMIT, Payload, Routine, Stack, Yielder, abandon};
 #[cfg(target_arch = "wasm32")]
-pub(crate) use unwound::{Bounds, LOCAL_LIMIT, Routine, Stack, Yielder, abandon};
-
-/// What ends a coroutine early: a fault of its thread.
-pub(crate) type Payload = Box<dyn std::any::Any + Send>;
+pub(crate) use unwound::{Bounds, LOCAL_LIMIT, Payload, Routine, Stack, Yielder, abandon};

@@ -1,5 +1,6 @@
 //! Coroutines whose stacks the processor switches.
 
+use std::any::Any;
 use std::io;
 use std::panic::resume_unwind;
 
@@ -7,8 +8,8 @@ use corosensei::stack::DefaultStack;
 use corosensei::trap::CoroutineTrapHandler;
 use corosensei::{Coroutine, CoroutineResult};
 
-use super::Payload;
-use crate::emulator::fault::Raised;
+/// What ends a coroutine early: a fault of its thread.
+pub(crate) type Payload = Box<dyn Any + Send>;
 
 /// Maximum local memory of a thread on every GPU: 512 KiB.
 pub(crate) const LOCAL_LIMIT: usize = 512 * 1024;
@@ -54,7 +55,7 @@ impl Routine {
 }
 
 /// Ends the coroutine that runs: its caller gets the fault, by a panic.
-pub(crate) fn abandon(fault: Box<Raised>) -> ! {
+pub(crate) fn abandon<F: Any + Send>(fault: F, _: impl FnOnce(&F) -> String) -> ! {
     // `resume_unwind` does not call the panic hook, which would print. The launch returns the fault as an error.
-    resume_unwind(fault)
+    resume_unwind(Box::new(fault))
 }

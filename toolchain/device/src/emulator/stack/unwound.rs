@@ -5,13 +5,14 @@
 //!
 //! Panics do not unwind here, so a fault suspends its coroutine, which nobody resumes.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
 
-use super::Payload;
-use crate::emulator::fault::Raised;
+/// What ends a coroutine early: a fault of its thread.
+pub(crate) type Payload = Box<dyn Any + Send>;
 
 /// Room for the local variables of all functions that a suspended coroutine has called: a dozen of some hundred bytes. Asyncify
 /// stops the program if they do not fit.
@@ -44,7 +45,7 @@ thread_local! {
     /// The coroutine that runs.
     static RUNNING: Cell<*mut Fiber> = const { Cell::new(std::ptr::null_mut()) };
     /// The fault of the coroutine that has been suspended last.
-    static FAULT: Cell<Option<Box<Raised>>> = const { Cell::new(None) };
+    static FAULT: Cell<Option<Payload>> = const { Cell::new(None) };
 }
 
 /// Begins a coroutine, or goes on with it.
@@ -123,11 +124,11 @@ impl Routine {
     }
 }
 
-/// Ends the coroutine that runs: its caller gets the fault.
-pub(crate) fn abandon(fault: Box<Raised>) -> ! {
+/// Ends the coroutine that runs: its caller gets the fault. Panics with its description if no coroutine runs.
+pub(crate) fn abandon<F: Any + Send>(fault: F, describe: impl FnOnce(&F) -> String) -> ! {
     let fiber = RUNNING.get();
-    assert!(!fiber.is_null(), "a fault without a thread: {}", fault.kind);
-    FAULT.set(Some(fault));
+    assert!(!fiber.is_null(), "{}", describe(&fault));
+    FAULT.set(Some(Box::new(fault)));
     // SAFETY: the memory of the coroutine that runs, as `RUNNING` says.
     unsafe { suspend(fiber.cast()) };
     unreachable!("a coroutine with a fault was resumed")
