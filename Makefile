@@ -1,6 +1,6 @@
 # Every target is a script in scripts/, or one line.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo book book-check dist wheel package test test-python test-slurm test-metis bench ptx-report gpu-bundle audit
+.PHONY: help setup demo book browser book-check dist wheel package test test-python test-slurm test-metis bench ptx-report gpu-bundle audit
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -13,6 +13,9 @@ demo: setup ## solve a maze and draw it, into target/demo
 
 book: ## build the book with its search, into target/book/html
 	@scripts/book.sh
+
+browser: ## compile the kernels of the course to WebAssembly, for the panels of the book
+	@scripts/browser.sh
 
 book-check: setup ## build the book with the API, and check its links, its listings and how a browser shows it
 	@scripts/book.sh --check

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the book into target/book/html. With --check: documents the crates too, and checks all links and how a browser shows the pages.
-# WARPKOV=FILE is the program, which writes the pages of the commands. Without it, the program that is built is used; without one, and
-# without documented crates, a page tells how to get them.
+# The panels of the course need what scripts/browser.sh compiles; without it they say so. WARPKOV=FILE is the program, which writes the
+# pages of the commands. Without it, the program that is built is used; without one, and without documented crates, a page tells how to
+# get them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,6 +22,10 @@ if [[ $check == --check ]]; then
     # The command of scripts/test.sh: another would document all again.
     scripts/examples.py --workspace --features metis --quiet
     cargo fmt --check --manifest-path book/tool/Cargo.toml
+    scripts/browser.sh
+    # And the program whose answers those of the panels must equal.
+    cargo test --quiet --manifest-path learn/Cargo.toml --target-dir "$target/learn" --package learn-browser \
+        --config 'profile.dev.package.learn-browser.opt-level = 0'
     scripts/listings.py --check
 fi
 
@@ -44,7 +49,12 @@ else
     printf '<!DOCTYPE html><title>warpkov</title><p>%s\n' "$later" >"$out/html/api/warpkov/index.html"
 fi
 
+# The module of the panels, as text: pages that are opened as files cannot fetch it.
+module=$target/browser/emulator.wasm
+if [[ -e $module ]]; then text=$(gzip -9nc "$module" | base64 -w 0); fi
+printf 'globalThis.emulatorModule = "%s";\n' "${text:-}" >"$out/html/src/emulator-module.js"
+
 if [[ $check == --check ]]; then
     scripts/book_check.py --self-test
-    scripts/book_check.py "$out/html"
+    scripts/book_check.py "$out/html" "$target/learn/debug/learn-browser"
 fi

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the HTML of the book: `book_check.py FOLDER`. Every link leads to a file and an id, and Chromium shows each page without a
-fault on a phone and on a desk. `--self-test` plants each fault, and fails unless it is found. Needs no network."""
+"""Checks the HTML of the book: `book_check.py FOLDER [PROGRAM]`. Every link leads to a file and an id, and Chromium shows each page
+without a fault on a phone and on a desk. With PROGRAM, the native `learn-browser`, the panels of the course run too: their answers equal
+the program's. `--self-test` plants each fault, and fails unless it is found. Needs no network."""
 
 import json
 import os
@@ -195,6 +196,92 @@ def check_pages(root, pages, pictures):
     return faults
 
 
+# Waits until a panel has drawn what is set, and changes what is set as a reader does.
+PANEL = r"""
+const element = document.querySelector("div.emulator"), panel = element.panel;
+const until = async (what, holds) => {
+    for (let k = 0; k < 600; k++) {
+        if (holds()) return;
+        await new Promise(next => setTimeout(next, 50));
+    }
+    throw new Error(`the panel does not come to this: ${what}: ${element.innerText.slice(0, 300)}`);
+};
+const done = () => until("it has drawn", () => element.dataset.state === "done");
+const set = async (name, value) => {
+    const control = element.querySelector(`[data-setting="${name}"]`);
+    if (!control) throw new Error(`no control ${name}`);
+    element.dataset.state = "set";
+    control.value = value;
+    for (const event of ["input", "change"]) control.dispatchEvent(new Event(event));
+    if (name !== "request of the first warp") await done();
+};
+const drawn = () => [...element.querySelectorAll(".result svg rect")].length;
+const shown = name => element.querySelector(name)?.innerText ?? "";
+"""
+
+# What a reader sees after some settings: the page, and an expression that must be true.
+SEEN = {
+    "00_vector_add": "const before = element.querySelector('.result').innerHTML; await set('size', 2);"
+    "return element.querySelector('.result').innerHTML !== before && shown('.request').includes('lanes')",
+    "02_copy": "await set('what', 6); await set('stride', 7); const eight = shown('.request').includes(', 32 sectors');"
+    "await set('offset', 1); const fits = !shown('.fault');"
+    "await set('offset', 8); return eight && fits && shown('.fault').includes('out of bounds: x[2048]')",
+    "04_transpose": "await set('what', 6); await set('request of the first warp', 1); const none = element.querySelectorAll('.conflict').length;"
+    "await set('stride', 31); return none === 0 && element.querySelectorAll('.conflict').length === 32"
+    " && shown('.request').includes('31 bank conflicts')",
+    "05_faults": "await set('what', 5); return shown('.fault').includes('race on sums[1] in shared memory') && drawn() === 0",
+    "06_dot_product": "await set('threads of a block', 4); return shown('.fault').includes('out of bounds')",
+}
+
+
+def check_panels(root, pages, program):
+    """The faults of the panels, and their number."""
+    faults, count = [], 0
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        browser = Browser(profile)
+        for path in pages:
+            if '<div class="emulator"' not in path.read_text():
+                continue
+            count += 1
+            found = browser.open(path)
+
+            def run(script):
+                return browser.evaluate(f"(async () => {{ {PANEL} {script} }})().catch(error => String(error))")
+
+            chapter = run("element.scrollIntoView(); await done(); return element.dataset.chapter")
+            if run("return drawn() > 0 && element.querySelectorAll('td').length > 0") is not True:
+                found.append("the panel has drawn nothing")
+            requests = []
+            for part, settings in enumerate(run("return panel.parts")):
+                # Other blocks of the first kernel, of which some contracts say no.
+                request = {"chapter": chapter, "part": part, "size": settings["size"], "stride": 3, "offset": 1}
+                requests += [request, {**request, "kernel": "*", "threads": 64}]
+            answers = []
+            for request in requests:
+                if request.get("kernel"):
+                    kernels = answers[-1]["kernels"]
+                    request["kernel"] = kernels[0]["name"] if kernels else ""
+                answers.append(run(f"return Emulator.ask(panel.module, {json.dumps(request)})"))
+            lines = "".join(json.dumps(request) + "\n" for request in requests)
+            native = subprocess.run([program], input=lines, capture_output=True, text=True, check=True).stdout.splitlines()
+            assert len(native) == len(requests) > 0
+            for request, answer, expected in zip(requests, answers, map(json.loads, native)):
+                # A panic of Rust's own ends the module, which can only tell its message.
+                _, panic, message = str(expected["fault"] if "fault" in expected else "").partition(": panic: ")
+                if panic and message.splitlines()[0] in answer["fault"]:
+                    continue
+                if answer != expected:
+                    found.append(f"{request} gives {str(answer)[:300]}, expected {str(expected)[:300]}")
+            for width in WIDTHS:
+                browser.resize(width)
+                found += browser.evaluate(LOOK)
+            if chapter in SEEN and (seen := run(SEEN[chapter])) is not True:
+                found.append(f"{SEEN[chapter]} is {seen}")
+            faults += [f"{path.relative_to(root)}: {fault}" for fault in dict.fromkeys(found)]
+        browser.close()
+    return faults, count
+
+
 def check(root):
     """The pages of a folder, and their faults."""
     pages, pictures = (
@@ -258,8 +345,14 @@ def self_test():
 def main():
     if sys.argv[1:] == ["--self-test"]:
         return self_test()
-    pages, faults = check(Path(sys.argv[1]))
+    root, *programs = sys.argv[1:]
+    pages, faults = check(Path(root))
     assert pages, "no pages"
+    for program in programs:
+        found, panels = check_panels(Path(root), pages, program)
+        faults += found
+        assert panels, "no panels"
+        print(f"{panels} panels give the answers of {program}")
     if faults:
         sys.exit("\n".join(faults))
     print(f"{len(pages)} pages without faults, each at {' and '.join(map(str, WIDTHS))} px")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Prints the path of the newest stable rustc that Debian has, with the library's source. Unpacks it into the target
-# directory and installs nothing: the machine's own compilers stay as they are. Needs apt-get, and no root.
+# directory and installs nothing: the machine's own compilers stay as they are. Needs apt-get, and no root. With --wasm, it
+# comes with what makes WebAssembly: the library, and beside rustc the programs `lld` and `wasm-opt`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,29 +21,54 @@ apt() {
         -o Dir::Etc::SourceList="$root/sources.list" -o Dir::Etc::SourceParts=/dev/null \
         -o Dir::Etc::Preferences="$root/preferences" -o Dir::Cache="$root/cache" -o Debug::NoLocking=1 "$@"
 }
+# NAME=VERSION of each package that these need.
+versions() {
+    apt install --simulate "$@" | sed -n 's/^Inst \([^ ]*\) (\([^ ]*\) .*/\1=\2/p'
+}
 apt update >&2
 chosen=
 # The experimental suite (its code name is rc-buggy) has the compiler some weeks earlier, at times as a beta release.
 for suite in rc-buggy sid; do
     printf 'Package: rustc rust-src libstd-rust*\nPin: release n=%s\nPin-Priority: 900\n' "$suite" >"$root/preferences"
-    chosen=$(apt install --simulate rustc rust-src | sed -n 's/^Inst \([^ ]*\) (\([^ ]*\) .*/\1_\2/p' | sed 's/:/%3a/') || continue
+    chosen=$(versions rustc rust-src) || continue
     [[ $chosen == *~beta* ]] || break
 done
 [[ -n $chosen ]] || { echo "apt finds no set of packages for rustc" >&2; exit 1; }
-if [[ $chosen != "$(cat "$root/chosen" 2>/dev/null)" ]]; then
-    apt install --download-only rustc rust-src >&2
+if [[ ${1:-} == --wasm ]]; then
+    llvm=$(sed -n 's/^libllvm\([0-9]*\)=.*/\1/p' <<<"$chosen")
+    chosen=$(versions rustc rust-src libstd-rust-dev-wasm32 "lld-$llvm" binaryen)
+fi
+# Another compiler replaces all; else what is there stays.
+touch "$root/chosen"
+if ! grep -qxF "$(grep '^rustc=' <<<"$chosen")" "$root/chosen"; then
     rm -rf "$root/usr"
-    for package in $chosen; do dpkg-deb --extract "$root"/cache/archives/"$package"_*.deb "$root"; done
-    rm -r "$root/cache/archives"
-    # It needs a newer C library than the machine's.
-    mv "$root/usr/bin/rustc" "$root/usr/bin/rustc.debian"
-    cat >"$root/usr/bin/rustc" <<EOF
+    : >"$root/chosen"
+fi
+mapfile -t missing < <(grep -vxF -f "$root/chosen" <<<"$chosen" || true)
+if ((${#missing[@]} > 0)); then
+    mkdir -p "$root/packages"
+    (cd "$root/packages" && apt download "${missing[@]}" >&2)
+    for package in "$root"/packages/*.deb; do dpkg-deb --extract "$package" "$root"; done
+    rm -r "$root/packages"
+    # Programs need a newer C library than the machine's: start NAME PROGRAM [ARGUMENT]... writes a script that starts one with it.
+    start() {
+        local name=$1
+        shift
+        cat >"$root/usr/bin/$name" <<EOF
 #!/bin/sh
-set -- "$root/usr/bin/rustc.debian" "\$@"
+set -- $* "\$@"
 for lib in "$root"/usr/lib/*-linux-gnu*; do exec "\$lib"/ld-linux-*.so.* --library-path "\$lib" "\$@"; done
 EOF
-    chmod +x "$root/usr/bin/rustc"
-    echo "$chosen" >"$root/chosen"
+        chmod +x "$root/usr/bin/$name"
+    }
+    for package in "${missing[@]}"; do
+        case $package in
+            rustc=*) mv "$root"/usr/bin/rustc{,.debian} && start rustc "$root/usr/bin/rustc.debian" ;;
+            binaryen=*) mv "$root"/usr/bin/wasm-opt{,.debian} && start wasm-opt "$root/usr/bin/wasm-opt.debian" ;;
+            lld-*) start lld "$root/usr/lib/llvm-$llvm/bin/lld" ;;
+        esac
+    done
+    printf '%s\n' "${missing[@]}" >>"$root/chosen"
 fi
 "$root/usr/bin/rustc" --version >&2
 echo "$root/usr/bin/rustc"

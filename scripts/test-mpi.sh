@@ -30,7 +30,7 @@ ranks() {
     local n=$1
     shift
     ((n <= ${MOST:-$n})) || n=$MOST
-    timeout --kill-after 5 120 "${launcher[@]}" -n "$n" "$WARPKOV" "$@"
+    timeout --kill-after 5 400 "${launcher[@]}" -n "$n" "$WARPKOV" "$@"
 }
 
 # Runs a command as one process and as N ranks, and compares the results: both NAME N EXTENSION COMMAND...
@@ -83,7 +83,7 @@ pair() {
     shift
     for _ in 1 2 3; do
         code=0
-        timeout --kill-after 5 120 "${launcher[@]}" -n 1 "$WARPKOV" "${first[@]}" : -n 1 "$WARPKOV" "$@" \
+        timeout --kill-after 5 400 "${launcher[@]}" -n 1 "$WARPKOV" "${first[@]}" : -n 1 "$WARPKOV" "$@" \
             >"$many.stdout" 2>"$many.stderr" || code=$?
         [[ ${launcher[0]} == srun && -z $(processes) ]] && ((code == 124 || code == 137)) || break
     done

@@ -24,7 +24,7 @@ pub fn stage(repository: &Path, commands: &Path, out: &Path) -> Result<()> {
     // Not the programs that draw figures, and not the texts that tests write for pages to show.
     let is_generated = |file: &Path| extension(file) != "svg" && file.iter().any(|folder| folder == "generated");
     let is_source = |file: &PathBuf| {
-        !file.starts_with("tool") && ["md", "svg", "png", "css"].contains(&extension(file)) && !is_generated(file)
+        !file.starts_with("tool") && ["md", "svg", "png", "css", "js"].contains(&extension(file)) && !is_generated(file)
     };
     for file in files(&book)?.iter().filter(|file| is_source(file)) {
         write(&source.join(file), fs::read(book.join(file))?)?;

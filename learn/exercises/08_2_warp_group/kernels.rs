@@ -36,7 +36,10 @@ pub fn warp_group<T: Factor + Named>(n: u32, k: u32, a: TensorMap<T, 2>, b: Tens
             b.load(right, 0, [start, column as i32], full);
         }
         full.wait(round % 2);
-        // TODO: the tiles have come; let the warp group multiply them.
+        // ANCHOR: part1
+        // TODO: the tiles have come; start their product, end the group, and wait.
+        sums.fence();
+        // ANCHOR_END: part1
         thread::sync_threads();
     }
     sums.for_pairs(|i, j, pair| c.set2(((row + i) * n + column + j) / 2, pair.map(T::nearest)));

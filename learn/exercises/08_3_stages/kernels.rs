@@ -45,7 +45,9 @@ pub fn stages<T: Factor + Named>(n: u32, k: u32, a: TensorMap<T, 2>, b: TensorMa
         if lane == 0 {
             for round in 0..rounds {
                 let full = Mbarrier::at(full, round % STAGES);
+                // ANCHOR: part1
                 // TODO: warps may still multiply what the stage held before.
+                // ANCHOR_END: part1
                 full.arrive_expecting(BYTES);
                 let (tile, start) = (tile_of(round), (TILE[2] * round) as i32);
                 for half in 0..2 {

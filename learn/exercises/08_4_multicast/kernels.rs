@@ -53,10 +53,12 @@ pub fn multicast<T: Factor + Named>(n: u32, k: u32, a: TensorMap<T, 2>, b: Tenso
                 for half in 0..2 {
                     a.load(tile, 4096 * half, [start, (row + 64 * half) as i32], full);
                 }
+                // ANCHOR: part1
                 // TODO: both blocks load the whole tile of B.
                 for half in [rank, 1 - rank] {
                     b.load(tile, 8192 * (1 + half), [start, (column + 128 * half) as i32], full);
                 }
+                // ANCHOR_END: part1
             }
         }
     } else {

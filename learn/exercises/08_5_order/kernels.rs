@@ -18,8 +18,10 @@ pub const STAGES: u32 = 4;
 /// Row and column of the `i`-th of `edge` × `edge` squares of 256 × 256, two tiles each.
 #[inline(always)]
 pub fn square(edge: u32, i: u32) -> (u32, u32) {
+    // ANCHOR: part1
     // TODO: row by row, the clusters that run at the same time need all of B.
     (i / edge, i % edge)
+    // ANCHOR_END: part1
 }
 
 /// C = A·Bᵀ for A and B of `n` × `k`, all by rows. Warps 0 to 3 and 4 to 7 multiply 64 rows each, warp 8 starts the copies.

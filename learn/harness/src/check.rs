@@ -1,6 +1,7 @@
 //! Checks a part of an exercise: on the emulator its results, faults and budgets; on a GPU its results and time.
 
 use std::io::{self, IsTerminal};
+use std::marker::PhantomData;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use warpkov_device::emulator::{Emulator, Schedule};
 use crate::compiled::Code;
 use crate::exercise::{Exercise, Work};
 use crate::lab::{Failure, Lab};
-use crate::recorded::{Record, Recorded};
+use crate::recorded::{Blocks, Record, Recorded};
 
 /// Orders of blocks and threads in which the emulator runs each size. A GPU guarantees none of them.
 pub const ORDERS: [(&str, Schedule); 3] = [
@@ -149,15 +150,60 @@ pub fn emulated<E: Exercise>(part: usize) -> Verdict {
 /// What the emulator counts in the launches of a part, up to its first fault; the elements that these copy between host and
 /// device; and whether the results are right.
 pub fn profile<E: Exercise>(part: usize) -> (Profile, usize, Result<(), Failure>) {
+    profile_of::<E>(part, E::counted(part), None)
+}
+
+/// The same for a size, and with other blocks of one kernel.
+fn profile_of<E: Exercise>(
+    part: usize,
+    size: usize,
+    blocks: Option<Blocks<'_>>,
+) -> (Profile, usize, Result<(), Failure>) {
     let (profiler, record) = (Profiler::default(), Record::default());
     // Blocks that wait for the end of others wait for long.
     let emulator = |_| Emulator::new(Schedule::YoungestFirst).step_limit(STEPS).profiled_by(&profiler);
     let emulators: Vec<_> = (0..E::DEVICES).map(emulator).collect();
-    let devices: Vec<_> =
-        (0..).zip(&emulators).map(|(number, device)| Recorded::new(device, number, &record)).collect();
+    let devices: Vec<_> = (0..)
+        .zip(&emulators)
+        .map(|(number, device)| Recorded::new(device, number, &record).with_blocks(blocks))
+        .collect();
     let lab = Lab::recorded(&devices, &record);
-    let result = E::run(&lab, part, E::counted(part));
+    let result = E::run(&lab, part, size);
     (profiler.profile(), lab.copied(), result)
+}
+
+/// An exercise whose type is not known.
+pub trait Profiled {
+    /// [`Exercise::PARTS`].
+    fn parts(&self) -> &'static [&'static str];
+
+    /// [`Exercise::sizes`].
+    fn sizes(&self, part: usize) -> Vec<usize>;
+
+    /// [`Exercise::counted`].
+    fn counted(&self, part: usize) -> usize;
+
+    /// What the emulator counts in the launches of a part up to its first fault, and whether the results are right.
+    fn profile(&self, part: usize, size: usize, blocks: Option<Blocks<'_>>) -> (Profile, Result<(), Failure>);
+}
+
+impl<E: Exercise> Profiled for PhantomData<E> {
+    fn parts(&self) -> &'static [&'static str] {
+        E::PARTS
+    }
+
+    fn sizes(&self, part: usize) -> Vec<usize> {
+        E::sizes(part)
+    }
+
+    fn counted(&self, part: usize) -> usize {
+        E::counted(part)
+    }
+
+    fn profile(&self, part: usize, size: usize, blocks: Option<Blocks<'_>>) -> (Profile, Result<(), Failure>) {
+        let (profile, _, result) = profile_of::<E>(part, size, blocks);
+        (profile, result)
+    }
 }
 
 /// Checks the compiled code of a part that passes otherwise.

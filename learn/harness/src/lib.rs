@@ -50,6 +50,13 @@ pub use warpkov_device::launch::{Buffer, Device, Dim3, Shape};
 #[macro_export]
 macro_rules! main {
     ($exercise:ty) => {
+        /// The exercise, for what includes this file: the panels of the book.
+        #[allow(dead_code)]
+        pub(crate) fn exercise() -> &'static dyn $crate::check::Profiled {
+            const { &::std::marker::PhantomData::<$exercise> }
+        }
+
+        #[allow(dead_code)]
         fn main() -> ::std::process::ExitCode {
             #[cfg(feature = "gpu")]
             static MODULES: ::warpkov_cuda::Modules = ::warpkov_cuda::modules!();

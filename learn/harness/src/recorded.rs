@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use warpkov_device::device::DeviceCopy;
-use warpkov_device::launch::{Buffer, Call, Device};
+use warpkov_device::launch::{Buffer, Call, Device, Shape};
 
 /// An operation of one of several devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,17 +73,46 @@ impl Record {
     }
 }
 
+/// The blocks of a kernel, instead of those of its launches.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks<'a> {
+    /// The kernel's entry point.
+    pub kernel: &'a str,
+    /// Threads of a block: its width changes.
+    pub threads: u32,
+}
+
+impl Blocks<'_> {
+    /// The same launch in these blocks, as many as cover its threads.
+    fn reshape<'a>(&self, mut call: Call<'a>) -> Call<'a> {
+        let Shape { grid, block, .. } = &mut call.shape;
+        if call.entry == self.kernel {
+            let width = (self.threads / (block.y * block.z)).max(1);
+            grid.x = (grid.x * block.x).div_ceil(width);
+            block.x = width;
+        }
+        call
+    }
+}
+
 /// A device whose launches and copies are recorded.
 pub struct Recorded<'a, D: Device> {
     device: &'a D,
     number: usize,
     record: &'a Record,
+    blocks: Option<Blocks<'a>>,
 }
 
 impl<'a, D: Device> Recorded<'a, D> {
     /// Device number `number` of those that share the record.
     pub fn new(device: &'a D, number: usize, record: &'a Record) -> Self {
-        Self { device, number, record }
+        Self { device, number, record, blocks: None }
+    }
+
+    /// The same with other blocks of one kernel, whether or not its contract allows them. For emulators, which check every
+    /// access.
+    pub fn with_blocks(self, blocks: Option<Blocks<'a>>) -> Self {
+        Self { blocks, ..self }
     }
 
     fn note(&self, operation: Operation) {
@@ -161,7 +190,11 @@ impl<D: Device> Device for Recorded<'_, D> {
 
     unsafe fn launch(&self, call: Call<'_>) -> Result<(), D::Error> {
         self.note(Operation::Launch(call.shape.grid.count() * call.shape.block.count()));
-        // SAFETY: the caller's promise is the device's.
+        let call = match &self.blocks {
+            Some(blocks) => blocks.reshape(call),
+            None => call,
+        };
+        // SAFETY: the caller's promise is the device's; `with_blocks` is for emulators, which check what depends on the shape.
         unsafe { self.device.launch(call) }
     }
 

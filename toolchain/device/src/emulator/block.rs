@@ -1,12 +1,8 @@
 //! Runs a block. Each CUDA thread runs on the stack of a coroutine until it waits. A coroutine whose thread ends without
 //! having waited goes on with the next thread of the block, so threads that never wait need no switch of stacks.
 
-use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
-
-use corosensei::stack::DefaultStack;
-use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::clock::{Action, Stamp};
 use super::cluster::{Cluster, wait_at_the_end};
@@ -14,17 +10,16 @@ use super::fault::{Earlier, Fault, Kind, Raised, Threads};
 use super::launch::{Launch, index_of};
 use super::meeting::Meeting;
 use super::profile::Collector;
-use super::thread::{Block, LOCAL_LIMIT, State, Thread, Wait, WarpOp, enter, joined};
+use super::stack::{LOCAL_LIMIT, Payload, Routine, Stack, Yielder};
+use super::thread::{Block, State, Thread, Wait, WarpOp, enter, joined};
 use crate::launch::{Call, Dim3};
-
-type Routine = Coroutine<(), (), (), DefaultStack>;
 
 /// Stack size of a thread. The part beyond [`LOCAL_LIMIT`] is for the emulator's functions, and for the fault. Memory that no
 /// thread touches costs nothing.
 pub const STACK_BYTES: usize = 2 * LOCAL_LIMIT;
 
 /// The fault of a thread that has unwound.
-fn locate(launch: &Launch, block: Dim3, payload: Box<dyn Any + Send>, thread: u32) -> Box<Fault> {
+fn locate(launch: &Launch, block: Dim3, payload: Payload, thread: u32) -> Box<Fault> {
     let raised = payload.downcast::<Raised>().map(|raised| *raised).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned();
         let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -101,13 +96,13 @@ impl Able {
 /// Memory of ended threads and blocks, for reuse.
 #[derive(Default)]
 pub struct Pool {
-    stacks: Vec<DefaultStack>,
+    stacks: Vec<Stack>,
     blocks: Vec<Memory>,
 }
 
 impl Pool {
-    fn stack(&mut self) -> std::io::Result<DefaultStack> {
-        self.stacks.pop().map_or_else(|| DefaultStack::new(STACK_BYTES), Ok)
+    fn stack(&mut self) -> std::io::Result<Stack> {
+        self.stacks.pop().map_or_else(|| Stack::new(STACK_BYTES), Ok)
     }
 }
 
@@ -228,7 +223,7 @@ impl<'a> Runner<'a> {
             for k in 0..runner.states.len() {
                 let id = runner.block.order[k] as usize;
                 if runner.states[id] == State::Unwritten {
-                    runner.resume(id, pool);
+                    runner.resume(id, pool)?;
                 }
             }
             Ok(())
@@ -253,7 +248,7 @@ impl<'a> Runner<'a> {
                 advanced |= self.start(id, position..self.states.len(), pool)?;
                 position = self.block.position.get();
             } else if self.states[id].is_able() {
-                advanced |= self.resume(id, pool);
+                advanced |= self.resume(id, pool)?;
             }
             position += 1;
         }
@@ -273,7 +268,7 @@ impl<'a> Runner<'a> {
             let id = self.able.nth(self.launch.draw(self.able.count));
             advanced = match self.states[id] {
                 State::Fresh => self.start(id, 0..0, pool)?,
-                _ => self.resume(id, pool),
+                _ => self.resume(id, pool)?,
             };
             advanced |= self.release_warp(id / 32);
         }
@@ -319,7 +314,7 @@ impl<'a> Runner<'a> {
         // SAFETY: `Runner` owns the coroutine and is dropped when `Grid::run` returns, so the coroutine never outlives
         // `body`. The extended lifetime is necessary because the type `Routine` requires a `'static` closure.
         let body: &'static dyn Fn() = unsafe { std::mem::transmute::<&dyn Fn(), &'static dyn Fn()>(self.body) };
-        let mut routine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+        let mut routine = Routine::new(stack, move |yielder: &Yielder| {
             // SAFETY: `Runner` drops the coroutines before the block, which does not move.
             let block = unsafe { &*block };
             loop {
@@ -333,39 +328,36 @@ impl<'a> Runner<'a> {
                 }
             }
         });
-        self.block.stack.set(Some(routine.trap_handler()));
-        let result = routine.resume(());
+        self.block.stack.set(Some(routine.bounds()));
+        let result = routine.resume();
         let last = self.block.current.get() as usize;
         for position in first..self.block.position.get() {
             self.end(self.block.order[position] as usize);
         }
-        let advanced = match result {
-            CoroutineResult::Yield(()) => {
-                self.routines[last] = Some(routine);
-                self.suspend(last)
-            }
-            CoroutineResult::Return(()) => {
-                pool.stacks.push(routine.into_stack());
-                self.end(last);
-                true
-            }
+        let advanced = if result.map_err(|fault| self.fault(fault, last as u32))? {
+            self.routines[last] = Some(routine);
+            self.suspend(last)
+        } else {
+            pool.stacks.push(routine.into_stack());
+            self.end(last);
+            true
         };
         Ok(advanced || last != id)
     }
 
     /// Runs a thread that has waited until it waits again or ends. Returns whether it has done more than to read what it
     /// has read before.
-    fn resume(&mut self, id: usize, pool: &mut Pool) -> bool {
+    fn resume(&mut self, id: usize, pool: &mut Pool) -> Result<bool, Box<Fault>> {
         let routine = self.routines[id].as_mut().expect("a thread that waits has a coroutine");
         self.block.current.set(id as u32);
-        self.block.stack.set(Some(routine.trap_handler()));
+        self.block.stack.set(Some(routine.bounds()));
         enter(&raw const self.threads[id]);
-        if let CoroutineResult::Yield(()) = routine.resume(()) {
-            return self.suspend(id);
+        if routine.resume().map_err(|fault| self.fault(fault, id as u32))? {
+            return Ok(self.suspend(id));
         }
-        pool.stacks.extend(self.routines[id].take().map(Coroutine::into_stack));
+        pool.stacks.extend(self.routines[id].take().map(Routine::into_stack));
         self.end(id);
-        true
+        Ok(true)
     }
 
     #[inline]
@@ -385,7 +377,7 @@ impl<'a> Runner<'a> {
         !matches!(state, State::Spinning | State::Unwritten)
     }
 
-    fn fault(&self, payload: Box<dyn Any + Send>, thread: u32) -> Box<Fault> {
+    fn fault(&self, payload: Payload, thread: u32) -> Box<Fault> {
         locate(self.launch, self.block.index, payload, thread)
     }
 

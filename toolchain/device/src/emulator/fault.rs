@@ -21,7 +21,7 @@
 //! ```
 
 use std::fmt;
-use std::panic::{Location, resume_unwind};
+use std::panic::Location;
 
 use super::Schedule;
 use super::clock::{Action, Stamp};
@@ -471,15 +471,14 @@ impl Raised {
     /// Local variables of at least `bytes` bytes.
     pub fn local_memory(bytes: usize, site: Option<&'static Location<'static>>) -> Self {
         let hint = "is a local array too large, or a recursion too deep?".to_owned();
-        let kind = Kind::LocalMemoryExhausted { bytes, limit: super::thread::LOCAL_LIMIT };
+        let kind = Kind::LocalMemoryExhausted { bytes, limit: super::stack::LOCAL_LIMIT };
         Self { hint: Some(hint), ..Self::new(kind, site) }
     }
 
     /// Ends the launch with this fault of the current thread.
     #[cold]
     pub fn raise(self) -> ! {
-        // `resume_unwind` does not call the panic hook, which would print. The launch returns the fault as an error.
-        resume_unwind(Box::new(self))
+        super::stack::abandon(self, |raised| raised.kind.to_string())
     }
 }
 

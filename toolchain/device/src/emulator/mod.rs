@@ -72,6 +72,7 @@ mod schedule;
 mod shadow;
 mod shared;
 mod sites;
+mod stack;
 #[doc(hidden)]
 pub mod thread;
 pub(crate) mod wgmma;

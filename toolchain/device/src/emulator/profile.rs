@@ -727,7 +727,34 @@ impl Profile {
     }
 }
 
+/// A request of a kernel's first warp.
+#[doc(hidden)]
+pub struct Traced<'a> {
+    pub file: &'static str,
+    pub line: u32,
+    pub operation: Operation,
+    /// Bytes of a lane.
+    pub bytes: u32,
+    /// Lane and address. Buffers begin at multiples of 256 bytes.
+    pub lanes: &'a [(u8, u64)],
+    pub counts: Counts,
+}
+
 impl KernelProfile {
+    /// The first requests of the kernel's first warp, for drawings.
+    #[doc(hidden)]
+    pub fn traced(&self) -> impl Iterator<Item = Traced<'_>> {
+        let threads = self.block_threads.min(32) as usize;
+        self.trace.iter().map(move |request| Traced {
+            file: request.site.file(),
+            line: request.site.line(),
+            operation: request.operation,
+            bytes: request.bytes,
+            lanes: &request.lanes,
+            counts: request.count(threads),
+        })
+    }
+
     fn describe_occupancy(&self) -> String {
         let describe = |(registers, occupancy): (u32, f64)| {
             format!(", {registers} registers: occupancy {:.0} % of an H100 or H200", 100.0 * occupancy)

@@ -7,9 +7,6 @@ use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use corosensei::Yielder;
-use corosensei::trap::CoroutineTrapHandler;
-
 use super::bulk::{Proxy, Stores};
 use super::clock::{Action, Clock, Knowledge, Stamp};
 use super::cluster::Cluster;
@@ -19,6 +16,7 @@ use super::meeting::Meeting;
 use super::memory::Record;
 use super::profile::{Event, Operation};
 use super::shared::{SharedMemory, words};
+use super::stack::{Bounds, LOCAL_LIMIT, Yielder};
 use super::wgmma::Products;
 use crate::device::DeviceCopy;
 use crate::device::atomic::{Ordering, Scope};
@@ -67,9 +65,6 @@ const PATIENCE: u32 = 256;
 
 /// Reads that take as long as an atomic operation which reads and writes.
 const UPDATE_READS: u32 = 16;
-
-/// Maximum local memory of a thread on every GPU: 512 KiB.
-pub(crate) const LOCAL_LIMIT: usize = 512 * 1024;
 
 /// Accesses of read-only memory between two counts of them.
 const UNCOUNTED: u32 = 1 << 16;
@@ -339,7 +334,7 @@ pub struct Block {
     /// The end of the positions of threads that the coroutine may run.
     end: Cell<usize>,
     /// The stack of the coroutine that has continued last.
-    pub(crate) stack: Cell<Option<CoroutineTrapHandler<()>>>,
+    pub(crate) stack: Cell<Option<Bounds>>,
 }
 
 impl Default for Block {
@@ -625,7 +620,7 @@ pub struct Thread {
     looks: Cell<u32>,
     pub(crate) block: *const Block,
     launch: Cell<*const Launch>,
-    yielder: Cell<*const Yielder<(), ()>>,
+    yielder: Cell<*const Yielder>,
     /// Memory accesses so far.
     steps: Cell<u64>,
     /// Other steps so far: rounds of loops, and operations that wait or order.
@@ -741,7 +736,7 @@ pub fn static_shared(site: usize, name: &'static str, bytes: u32) -> u32 {
 /// The stack of the running emulated thread, if `address` belongs to it or to its guard page, and if a panic can begin.
 /// For signal handlers.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) fn overflowing(address: usize) -> Option<CoroutineTrapHandler<()>> {
+pub(crate) fn overflowing(address: usize) -> Option<Bounds> {
     let thread = CURRENT.get();
     if thread.is_null() || std::thread::panicking() {
         return None;
@@ -834,7 +829,7 @@ impl Thread {
 
     /// Begins the thread on the coroutine of `yielder`. The memory may be that of a thread of an earlier block.
     #[inline]
-    pub(crate) fn begin(&self, yielder: &Yielder<(), ()>) {
+    pub(crate) fn begin(&self, yielder: &Yielder) {
         let block = self.block();
         let launch = block.launch();
         let Dim3 { x, y, .. } = block.shape.block;
