@@ -6,7 +6,7 @@ use warpkov_device::tile;
 
 /// The maximum of each 256 elements, by a block of 256 threads.
 #[kernel(safe, requires(shape.block == 256))]
-pub fn block_max<'n>(n: Len<'n>, x: In<'n, f32>, maxima: PerBlock<f32>) {
+pub fn maximum_of_block<'n>(n: Len<'n>, x: In<'n, f32>, maxima: PerBlock<f32>) {
     let own = n.element().map_or(f32::NEG_INFINITY, |i| x.get(&i));
     // All lanes of a warp get its maximum, by shuffles.
     let of_warp = warp::reduce(own, f32::max);

@@ -40,7 +40,7 @@ fn backup(part: &Part, row: usize, column: usize) -> f32 {
 ///
 /// *Safety*: `next` has rows × width elements.
 #[kernel]
-pub fn sweep(part: Part, next: GlobalMut<f32>) {
+pub fn sweep_part(part: Part, next: GlobalMut<f32>) {
     let (k, width) = (thread::index_1d() as usize, part.width as usize);
     if k < part.rows as usize * width {
         next.set(k, backup(&part, k / width, k % width));

@@ -13,7 +13,7 @@ fn launch<D: Device>(device: &D, width: u32, part: &mut Part<D>) -> Result<(), D
     let shape = Shape::cover(u64::from(*rows) * u64::from(width), 256);
     let part = PartArgs { width, rows: *rows, rewards, values, above, below };
     // SAFETY: the buffers have rows × width elements, `above` and `below` width.
-    unsafe { kernels::sweep(device, shape, part, next) }
+    unsafe { kernels::sweep_part(device, shape, part, next) }
 }
 // ANCHOR_END: launch
 

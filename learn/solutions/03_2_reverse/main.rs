@@ -13,7 +13,7 @@ impl learn::steps::reverse::Step for Launch {
         x: &mut D::Buffer<f32>,
         y: &mut D::Buffer<f32>,
     ) -> Result<(), D::Error> {
-        kernels::reverse(device, Shape::new(blocks, 256), x, y)
+        kernels::reverse_block(device, Shape::new(blocks, 256), x, y)
     }
 }
 

@@ -13,7 +13,7 @@ impl learn::steps::block_max::Step for Launch {
         x: &D::Buffer<f32>,
         maxima: &mut D::Buffer<f32>,
     ) -> Result<(), D::Error> {
-        kernels::block_max(device, Shape::cover(n.into(), 256), n, x, maxima)
+        kernels::maximum_of_block(device, Shape::cover(n.into(), 256), n, x, maxima)
     }
 }
 

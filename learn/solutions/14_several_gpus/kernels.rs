@@ -40,7 +40,7 @@ fn backup(part: &Part, row: usize, column: usize) -> f32 {
 ///
 /// *Safety*: the rows are rows of the part, all different; `next` has rows × width elements, `top` and `bottom` width.
 #[kernel]
-pub fn sweep(
+pub fn sweep_part(
     part: Part,
     first: u32,
     step: u32,

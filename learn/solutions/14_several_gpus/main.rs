@@ -18,7 +18,7 @@ fn launch<D: Device>(
     let shape = Shape::cover(u64::from(count) * u64::from(width), 256);
     let part = PartArgs { width, rows: *rows, rewards, values, above, below };
     // SAFETY: the buffers have rows × width elements, the last four width, and the rows are different rows of the part.
-    unsafe { kernels::sweep(device, shape, part, first, step, count, next, top, bottom) }
+    unsafe { kernels::sweep_part(device, shape, part, first, step, count, next, top, bottom) }
 }
 // ANCHOR_END: launch
 

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Expr, ExprLit, ExprPath, Ident, Item, ItemFn, ItemMacro, Lit, Token, bracketed, parenthesized, token};
+use syn::{
+    Expr, ExprLit, ExprPath, Ident, Item, ItemFn, ItemMacro, ItemMod, Lit, Meta, Token, bracketed, parenthesized, token,
+};
 
 use crate::ptx::{Entry, Module};
 use crate::{Baseline, divergence};
@@ -170,29 +172,47 @@ pub fn expected_entries(folder: &Path) -> Result<Expected, String> {
 /// The entry points that the file at `path` declares.
 pub fn entries_in(path: &Path) -> Result<Expected, String> {
     let source = fs::read_to_string(path).map_err(|error| error.to_string());
-    source.and_then(|source| entries_of(&source)).map_err(|error| format!("{}: {error}", path.display()))
+    let folder = path.parent().unwrap_or(Path::new(""));
+    source.and_then(|source| entries_of(&source, folder)).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The entry points that the text of a source file declares.
-pub fn entries_of(source: &str) -> Result<Expected, String> {
+/// The entry points that the text of a source file in `folder` declares, with those of its modules that say `#[path = "…"]`.
+pub fn entries_of(source: &str, folder: &Path) -> Result<Expected, String> {
     let file = syn::parse_file(source).map_err(|error| error.to_string())?;
     let mut entries = Expected::default();
-    collect(&file.items, &mut entries).map_err(|error| error.to_string())?;
+    collect(&file.items, folder, &mut entries)?;
     Ok(entries)
 }
 
-fn collect(items: &[Item], entries: &mut Expected) -> syn::Result<()> {
+/// The file that an attribute `#[path = "…"]` of a module names.
+fn path_of(module: &ItemMod) -> Option<String> {
+    module.attrs.iter().find_map(|attribute| match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(path), .. }) => Some(path.value()),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+fn collect(items: &[Item], folder: &Path, entries: &mut Expected) -> Result<(), String> {
     for item in items {
         match item {
             Item::Fn(function) => {
-                let Instances { names, safe, hopper, hopper_alone } = instances(function)?;
+                let Instances { names, safe, hopper, hopper_alone } =
+                    instances(function).map_err(|error| error.to_string())?;
                 entries.safe.extend(names.iter().filter(|_| safe).cloned());
                 entries.hopper.extend(names.iter().filter(|_| hopper).cloned());
                 entries.hopper_alone.extend(names.iter().filter(|_| hopper_alone).cloned());
                 entries.entries.extend(names);
             }
             Item::Macro(call) => entries.prefixes.extend(type_of(call).map(|name| format!("{}_", snake_case(&name)))),
-            Item::Mod(module) => collect(module.content.as_ref().map_or(&[], |(_, items)| items), entries)?,
+            Item::Mod(ItemMod { content: Some((_, items)), .. }) => collect(items, folder, entries)?,
+            Item::Mod(module) => {
+                if let Some(path) = path_of(module) {
+                    entries.append(entries_in(&folder.join(path))?);
+                }
+            }
             _ => {}
         }
     }

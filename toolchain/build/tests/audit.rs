@@ -1,5 +1,8 @@
 //! The parser, the linker and the audit, on PTX written by hand.
 
+use std::fs;
+use std::path::Path;
+
 use warpkov_build::audit::Expected;
 use warpkov_build::{Baseline, assemble, audit, compiler, ptx};
 
@@ -168,24 +171,37 @@ fn refuses_two_shared_arrays_of_one_name() {
     assert_one(&faults(&module(twice, "ret;"), &["k"]), "tile");
 }
 
+fn entries_of(source: &str) -> Result<Expected, String> {
+    audit::entries_of(source, Path::new(""))
+}
+
+#[test]
+fn modules_in_other_files_count() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    fs::write(folder.join("other.rs"), "#[kernel] fn g() {}").expect("a new file");
+    let source = "#[path = \"other.rs\"] mod other; mod inner { #[kernel] fn f() {} } mod beside;";
+    assert_eq!(audit::entries_of(source, folder).expect("the sources are read"), Expected::of(["f", "g"]));
+    assert!(audit::entries_of("#[path = \"none.rs\"] mod other;", folder).is_err());
+}
+
 #[test]
 fn expects_every_instance() {
     let source = "mod inner { #[kernel(T = [f32, f64], LANES = [1, 2])] pub fn rows<T, const LANES: u32>() {} }\n\
                   #[kernel] fn plain() {}\n fn helper() {}";
     let expected = ["rows_f32_1", "rows_f32_2", "rows_f64_1", "rows_f64_2", "plain"];
-    let path = audit::entries_of("#[warpkov_device::device::kernel] fn f() {}");
+    let path = entries_of("#[warpkov_device::device::kernel] fn f() {}");
     assert_eq!(path.expect("the source is read"), Expected::of(["f"]));
-    assert_eq!(audit::entries_of(source).expect("the source is read"), Expected::of(expected));
+    assert_eq!(entries_of(source).expect("the source is read"), Expected::of(expected));
     let contract = "#[kernel(T = [f32, f64], requires(x.len() >= n, shape.block % 32 == 0), block = 64)] fn g() {}";
-    assert_eq!(audit::entries_of(contract).expect("the source is read"), Expected::of(["g_f32", "g_f64"]));
-    assert!(audit::entries_of("#[kernel(N = [1 + 1])] fn f() {}").is_err());
+    assert_eq!(entries_of(contract).expect("the source is read"), Expected::of(["g_f32", "g_f64"]));
+    assert!(entries_of("#[kernel(N = [1 + 1])] fn f() {}").is_err());
 }
 
 /// A macro that is called with a type may declare kernels named after it, and only such.
 #[test]
 fn accepts_kernels_of_a_macro() {
     let source = "warpkov_kernels::model!(DeMoor);\nmacro_rules! local { () => {} }\nlocal!();\nother!(lower);";
-    let expected = audit::entries_of(source).expect("the source is read");
+    let expected = entries_of(source).expect("the source is read");
     assert_eq!(expected.prefixes.iter().map(String::as_str).collect::<Vec<_>>(), ["de_moor_"]);
     let faults_of = |name: &str| {
         let text = module("", "ret;").replace(" k(", &format!(" {name}(")).replace("k_param", &format!("{name}_param"));
@@ -321,7 +337,7 @@ fn reads_compiler_versions() {
 /// The faults of a safe kernel with this body, after these declarations.
 fn safe_faults(declarations: &str, body: &str) -> Vec<String> {
     let text = module(declarations, body);
-    let expected = audit::entries_of("#[kernel(safe)] fn k() {}").expect("the source is read");
+    let expected = entries_of("#[kernel(safe)] fn k() {}").expect("the source is read");
     assert!(expected.safe.contains("k"));
     audit::faults(&text, &ptx::parse(&text).expect("the module is read"), &Baseline::ampere(), &expected)
 }
@@ -428,10 +444,9 @@ fn lines_of_both_modules_are_kept() {
 
 #[test]
 fn kernels_for_newer_gpus_are_in_their_baselines_only() {
-    let expected =
-        audit::entries_of("#[kernel(sm = 90)] fn k() {} #[kernel(cluster = 4, T = [f32])] fn l() {}").unwrap();
+    let expected = entries_of("#[kernel(sm = 90)] fn k() {} #[kernel(cluster = 4, T = [f32])] fn l() {}").unwrap();
     assert_eq!(expected.hopper, ["k", "l_f32"].map(str::to_owned).into());
-    let alone = audit::entries_of("#[kernel(sm = \"90a\")] fn k() {}").unwrap();
+    let alone = entries_of("#[kernel(sm = \"90a\")] fn k() {}").unwrap();
     assert!(alone.hopper_alone.contains("k") && alone.hopper.is_empty());
     let text = module("", "\tret;");
     assert_one(

@@ -188,10 +188,10 @@ step! {
     block_max: "from warps to a block", [1, 31, 33, 257, 1000], 1024,
     // Of each warp: a load, and its maximum once to and from shared memory.
     [
-        Budget::requests("block_max", Operation::Load, 32.0),
-        Budget::requests("block_max", Operation::SharedLoad, 32.0),
-        Budget::barriers_per_block("block_max", 2.0),
-        Budget::bank_conflicts("block_max", 0.0),
+        Budget::requests("maximum_of_block", Operation::Load, 32.0),
+        Budget::requests("maximum_of_block", Operation::SharedLoad, 32.0),
+        Budget::barriers_per_block("maximum_of_block", 2.0),
+        Budget::bank_conflicts("maximum_of_block", 0.0),
     ],
     |lab, n| {
         let x = lab.floats(n, 0);
