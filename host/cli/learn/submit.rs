@@ -139,7 +139,10 @@ impl Bench {
         let text = text.replace("path = \"../", &format!("path = \"{sources}/"));
         let text =
             text.replace("path = \"harness\"", &format!("path = \"{}\"", course.folder.join("harness").display()));
-        let text = text.replace("members = [\"harness\"]", "members = []");
+        // Its members stay where they are.
+        let is_members = |line: &str| line.starts_with("members = ");
+        let lines = text.lines().map(|line| if is_members(line) { "members = []" } else { line });
+        let text = lines.flat_map(|line| [line, "\n"]).collect::<String>();
         replace(&bench.folder.join("Cargo.toml"), text.as_bytes())?;
         Ok(bench)
     }
