@@ -24,10 +24,13 @@ files! {
     policy_evaluation = "../../solutions/10_policy_evaluation/main.rs";
     pomdp_backup = "../../solutions/11_pomdp_backup/main.rs";
     hmm_forward = "../../solutions/12_hmm_forward/main.rs";
+    registers = "../../solutions/13_registers/main.rs";
+    several_gpus = "../../solutions/14_several_gpus/main.rs";
+    project = "../../solutions/15_project/main.rs";
 }
 
 /// The chapters that have a panel.
-pub const CHAPTERS: [&str; 13] = [
+pub const CHAPTERS: [&str; 16] = [
     "00_vector_add",
     "01_grids",
     "02_copy",
@@ -41,6 +44,9 @@ pub const CHAPTERS: [&str; 13] = [
     "10_policy_evaluation",
     "11_pomdp_backup",
     "12_hmm_forward",
+    "13_registers",
+    "14_several_gpus",
+    "15_project",
 ];
 
 /// The solution of an exercise.
@@ -73,6 +79,9 @@ pub(crate) fn programs(chapter: &str) -> &'static [&'static dyn Program] {
         "10_policy_evaluation" => &[solution!(policy_evaluation)],
         "11_pomdp_backup" => &[solution!(pomdp_backup)],
         "12_hmm_forward" => &[solution!(hmm_forward)],
+        "13_registers" => &[solution!(registers)],
+        "14_several_gpus" => &[solution!(several_gpus)],
+        "15_project" => &[solution!(project)],
         _ => &[],
     }
 }
