@@ -33,7 +33,7 @@ def warp_group(folder):
 
 def stages(folder):
     """Rounds that are copied and multiplied at the same time."""
-    picture = Picture(400, 208, "The copying warp is up to four stages ahead of the warp groups")
+    picture = Picture(400, 226, "The copying warp is up to four stages ahead of the warp groups")
     cell, left = 37, 96
     picture.text(left, 22, "time →", size=13)
     for y, text in ((50, "copies"), (100, "products"), (150, "stage")):
@@ -45,7 +45,8 @@ def stages(folder):
         picture.box(x, 150, cell, 28, round % 4, colour, 13)
         if round >= 3:
             picture.box(x, 100, cell, 28, round - 3, (BLUE, ORANGE, GREEN, GREY)[(round - 3) % 4], 13)
-    picture.text(12, 200, "Round 4 is copied to stage 0 once round 0 has been multiplied.", size=13)
+    picture.text(12, 200, "Round 4 is copied to stage 0", size=13)
+    picture.text(12, 218, "once round 0 has been multiplied.", size=13)
     picture.write(folder / "08-3-stages.svg")
 
 
