@@ -12,7 +12,6 @@ struct Launch;
 
 impl learn::warp_groups::Product for Launch {
     const KERNEL: [&'static str; 2] = ["order_F16", "order_Bf16"];
-    const PARTS: &'static [&'static str] = &["f16", "bf16"];
 
     fn product<D: Device, T: Factor + Named>(
         device: &D,
