@@ -1,0 +1,85 @@
+//! Options, random models, and the check of a policy.
+
+use std::ops::ControlFlow;
+
+use warpkov_mdp::model::{Choices, MdpParts, Objective};
+use warpkov_pomdp::belief::Belief;
+use warpkov_pomdp::model::{Pomdp, PomdpParts};
+use warpkov_pomdp::options::{Gap, Limits, SolveOptions};
+use warpkov_pomdp::simulate::{Options, Simulator};
+use warpkov_pomdp::solution::Solution;
+use warpkov_pomdp::solve::solve_with;
+use warpkov_pomdp::verify::verify;
+use warpkov_runtime::choose::DeviceChoice;
+
+use crate::distributions::distributions;
+use crate::random::Random;
+
+/// Options without a time limit, so that no assertion depends on the speed of the machine.
+pub fn options(gap: f64, iterations: u64) -> SolveOptions {
+    SolveOptions {
+        device: DeviceChoice::Cpu,
+        limits: Limits { gap: Gap::Absolute(gap), iterations: Some(iterations), ..Limits::default() },
+        ..SolveOptions::default()
+    }
+}
+
+pub fn solve(model: &Pomdp, options: &SolveOptions) -> Solution {
+    let mut last = (f64::NEG_INFINITY, f64::INFINITY);
+    let solution = solve_with(model, options, &mut |round| {
+        assert!(round.lower <= round.upper, "{round:?}");
+        // Bounds never become worse.
+        assert!(round.lower >= last.0 && round.upper <= last.1, "{round:?} after {last:?}");
+        last = (round.lower, round.upper);
+        ControlFlow::Continue(())
+    });
+    solution.unwrap()
+}
+
+/// A random model of 2 or 3 states, 2 actions and 1 or 2 observations.
+pub fn model(random: &mut Random) -> Pomdp {
+    let (states, actions, observations) = (2 + random.below(2) as u32, 2, 1 + random.below(2) as u32);
+    let rows = (states * actions) as usize;
+    let process = MdpParts {
+        states,
+        choices: Choices::Uniform(actions),
+        gamma: 0.3 + 0.4 * random.unit(),
+        objective: if random.unit() < 0.3 { Objective::Minimize } else { Objective::Maximize },
+        transitions: distributions(random, rows, states),
+        action_rewards: random.signed(rows).into_iter().map(|reward| 2.0 * reward).collect::<Vec<_>>().into(),
+        ..MdpParts::default()
+    };
+    let observed = distributions(random, rows, observations);
+    let start = distributions(random, 1, states);
+    let start = Belief::new(start.col().to_vec(), start.val().to_vec()).unwrap();
+    let model =
+        PomdpParts { process, observation_count: observations, observations: observed, start, ..PomdpParts::default() };
+    model.validated().unwrap()
+}
+
+/// The same model with another γ.
+pub fn discounted(model: Pomdp, gamma: f64) -> Pomdp {
+    let parts = model.into_parts();
+    PomdpParts { process: MdpParts { gamma, ..parts.process }, ..parts }.validated().unwrap()
+}
+
+/// Asserts that the backup of every vector of a policy is at least the vector, and that the policy earns at least its
+/// reported value.
+pub fn is_attained(model: &Pomdp, solution: &Solution, episodes: u32, what: &str) {
+    let end = solution.end();
+    let (maximized, sign) = (model.to_maximize(), model.process().objective().sign());
+    let (attained, other) = if sign > 0.0 { (end.lower, end.upper) } else { (-end.upper, -end.lower) };
+    let vectors = solution.vectors.clone().times(sign);
+    let found = verify(&maximized, &vectors, 1e-7, 300, &|| false).unwrap();
+    assert!(found.supported == found.vectors, "{what}: {found:?}");
+    let size = 1.0 + found.value.abs();
+    assert!(found.value >= attained - 1e-9 * size && found.certified >= attained - 1e-3, "{what}: {found:?}, {end:?}");
+    assert!(found.attained <= other + 1e-6, "{what}: {found:?}, {end:?}");
+    if episodes > 0 {
+        let options = Options { episodes, ..Options::default() };
+        let earned = Simulator::new(&maximized, &vectors, &options).unwrap().evaluate(&|| false).unwrap();
+        // Four standard errors.
+        let least = earned.mean + 2.0 * earned.half_width + earned.tail;
+        assert!(least >= attained, "{what}: {earned:?}, {end:?}");
+    }
+}

@@ -1,0 +1,7 @@
+//! The solver of POMDPs: its bounds hold, and converge to published values.
+
+mod bounds;
+mod common;
+mod policies;
+mod published;
+mod runs;
