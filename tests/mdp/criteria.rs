@@ -2,18 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::common::run;
+
 /// State 0: stay with reward 1, or go to state 1 with reward 0; state 1: return with reward 3. In Gymnasium's format.
 const DETOUR: &str = r#"{"gamma": 1, "P": [[[[1, 0, 1, false]], [[1, 1, 0, false]]], [[[1, 0, 3, false]]]]}"#;
-
-fn run(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_warpkov")).current_dir(folder).args(arguments).output().unwrap()
-}
 
 /// The output of `warpkov mdp …`, which must have exit code `code`.
 #[track_caller]

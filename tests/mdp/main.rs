@@ -6,6 +6,9 @@ mod criteria;
 mod files;
 mod formats_text;
 mod guards;
+mod models;
+mod policies;
+mod policy_commands;
 mod program;
 
 #[path = "../support/exact.rs"]
