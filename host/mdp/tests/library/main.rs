@@ -4,7 +4,6 @@ mod criteria;
 mod engine;
 mod epsilon;
 mod formats;
-mod formats_binary;
 mod ranks;
 mod reference;
 
