@@ -2,5 +2,6 @@
 
 mod commands;
 mod common;
+mod files;
 mod filter;
 mod train;
