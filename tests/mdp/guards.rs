@@ -3,6 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde_json::Value as Json;
+use warpkov::common::choice::Choice;
 use warpkov::mdp::analysis::guards::{
     Kind, Purpose, Warning, inspect, inspect_quickly, looks_action_major, rewards_look_action_major,
 };

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use warpkov_common::choice::FileFormat;
 use warpkov_hmm::generate::{Kind, Uniform};
 use warpkov_hmm::io::sequences::{self, Header, Missing, ReadOptions, Records, Table};
 use warpkov_hmm::model::{Emissions, Hmm, HmmParts, Names};

@@ -9,7 +9,7 @@ use warpkov_mdp::generate::{Forest, Garnet, SlipGrid};
 use warpkov_mdp::model::whole::{Fault, Rows};
 use warpkov_mdp::model::{Csr, Mdp, Objective, Whole};
 use warpkov_mdp::options::Method;
-use warpkov_mdp::report::Report;
+use warpkov_mdp::report::{Report, Summary};
 use warpkov_mdp::solution::RankShare;
 use warpkov_mdp::solve::{Initial, Session, Solve};
 use warpkov_runtime::comm::Local;

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use warpkov_common::choice::Choice;
 use warpkov_pomdp::backend::PointBackup;
 use warpkov_pomdp::backends::cpu::{Assembler, PointBased};
 use warpkov_pomdp::belief::Belief;

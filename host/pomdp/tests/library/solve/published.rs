@@ -1,5 +1,6 @@
 //! Published values: the tiger, grids, mazes, rocks, tag and a channel.
 
+use warpkov_common::choice::Choice;
 use warpkov_mdp::model::Csr;
 use warpkov_pomdp::generate::{Aloha, FourByThree, Layout, Maze, RockSample, Tag, Tiger};
 use warpkov_pomdp::options::{Expansion, Scheme, SolveOptions};

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use warpkov_common::choice::Choice;
 use warpkov_pomdp::generate::{FourByThree, Inspection, Tag, Tiger};
 use warpkov_pomdp::io::{Format, read_from};
 use warpkov_pomdp::model::Pomdp;
