@@ -435,6 +435,15 @@ fn invalid_arrays_are_reported() {
     };
     assert_eq!(message(&[]), "a.npz: found no transitions: expected arrays P_data …, P_0_data …, P, Q_data … or Q");
     assert_eq!(message(&p[..3]), "a.npz: array P_shape is missing");
+    // A small file cannot ask for gigabytes.
+    let none: &[f64] = &[];
+    let many = message(&[
+        ("Q", "<f8", "(0, 4294967295)", none),
+        ("R", "<f8", "(0,)", none),
+        ("s_indices", "<i8", "(0,)", none),
+        ("a_indices", "<i8", "(0,)", none),
+    ]);
+    assert_eq!(many, "a.npz: Q has 4294967295 columns, one per state, but only 0 rows of 0 entries");
     assert_eq!(
         with(1, ("P_indices", "<i8", "(2,)", &[0.0, -1.0])),
         "a.npz: P_indices: [1] is -1, expected an integer from 0 to 2³² − 1"
@@ -517,6 +526,24 @@ fn changed_umb(file: &str, from: &str, to: &str) -> Vec<u8> {
         changed.append_data(&mut header, path, &bytes[..]).unwrap();
     }
     changed.into_inner().unwrap()
+}
+
+/// A header of tar may declare any number of zeros.
+#[test]
+fn sparse_files_in_archives_are_refused() {
+    let mut header = tar::Header::new_gnu();
+    header.set_path("index.json").unwrap();
+    header.set_size(0);
+    header.set_mode(0o644);
+    header.set_entry_type(tar::EntryType::GNUSparse);
+    let gnu = header.as_gnu_mut().unwrap();
+    gnu.sparse[0].offset = *b"77777777777\0";
+    gnu.sparse[0].numbytes = *b"00000000000\0";
+    gnu.realsize = *b"77777777777\0";
+    header.set_cksum();
+    let bytes = [&header.as_bytes()[..], &[0; 1024]].concat();
+    let error = "a.umb: index.json is a sparse file of tar, expected a plain one";
+    assert_eq!(message(&bytes, "a.umb"), error);
 }
 
 #[test]
