@@ -7,7 +7,10 @@ use std::path::Path;
 use std::process::Command;
 
 use jsonschema::{Validator, draft202012};
-use serde_json::{Map, Value, json};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use rayon::prelude::*;
+use serde_json::{Map, Number, Value, json};
 use warpkov::{hmm, mdp, pomdp};
 
 /// A class of models.
@@ -412,7 +415,76 @@ fn what_a_reader_accepts_its_schema_accepts() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The corpus has every key of the schema, so that the test above sees each of them.
+/// A document of a corpus with one to three changes: values replaced by others of the corpus, keys and entries removed, added or doubled.
+fn mutant(corpus: &[Value], values: &[Value], random: &mut ChaCha8Rng) -> Value {
+    let mut below = |bound: usize| random.next_u64() as usize % bound.max(1);
+    let mut document = corpus[below(corpus.len())].clone();
+    for _ in 0..1 + below(3) {
+        let mut places = Vec::new();
+        list(&document, String::new(), &mut places);
+        let Some(value) = document.pointer_mut(&places[below(places.len())]) else { continue };
+        let new = values[below(values.len())].clone();
+        match (below(5), value) {
+            (0, Value::Array(array)) if !array.is_empty() => drop(array.remove(below(array.len()))),
+            (1, Value::Array(array)) => array.insert(below(array.len() + 1), new),
+            (0, Value::Object(map)) if !map.is_empty() => {
+                let key = map.keys().nth(below(map.len())).cloned();
+                if let Some(key) = key {
+                    map.remove(&key);
+                }
+            }
+            // A key of another document, with its value.
+            (1, Value::Object(map)) => {
+                let other = corpus[below(corpus.len())].as_object().into_iter().flatten();
+                let entries: Vec<_> = other.collect();
+                if let Some((key, value)) = entries.get(below(entries.len())) {
+                    map.insert((*key).clone(), (*value).clone());
+                }
+            }
+            (2, Value::Number(number)) => {
+                let edges = [0.0, -1.0, 1.0, 1e-9, 1.00001, 1e300, 4294967295.0, 9007199254740993.0];
+                *number = Number::from_f64(number.as_f64().unwrap_or_default() + edges[below(edges.len())]).unwrap();
+            }
+            (_, value) => *value = new,
+        }
+    }
+    document
+}
+
+/// Many documents that are wrong in several places: the schema refuses none that the reader accepts, or in other words, the reader
+/// refuses all that the schema refuses.
+#[test]
+fn random_mutants_agree() {
+    const MUTANTS: u64 = 10_000;
+
+    for class in &CLASSES {
+        let (_, validator) = class.validator();
+        let corpus = class.corpus();
+        // All values below the documents.
+        let mut values =
+            vec![json!(null), json!(true), json!(""), json!("x"), json!([]), json!({}), json!(1e300), json!(u64::MAX)];
+        for document in &corpus {
+            let mut places = Vec::new();
+            list(document, String::new(), &mut places);
+            values.extend(places.iter().filter_map(|place| document.pointer(place)).cloned());
+        }
+        let outcomes: Vec<(bool, bool)> = (0..MUTANTS)
+            .into_par_iter()
+            .map(|seed| {
+                let document = mutant(&corpus, &values, &mut ChaCha8Rng::seed_from_u64(seed));
+                let text = document.to_string();
+                let (read, valid) = ((class.read)(text.as_bytes()).is_ok(), validator.is_valid(&document));
+                assert!(valid || !read, "{}, seed {seed}: only the schema refuses {text}", class.name);
+                (read, valid)
+            })
+            .collect();
+        let count = |outcome: (bool, bool)| outcomes.iter().filter(|found| **found == outcome).count();
+        let (accepted, refused) = (count((true, true)), count((false, false)));
+        assert!(accepted > 20 && refused > 2000, "{}: {accepted} accepted, {refused} refused", class.name);
+    }
+}
+
+/// The corpus has every key of the schema, so that the tests above see each of them.
 #[test]
 fn every_key_is_described_and_tried() {
     /// Checks the descriptions below a schema, and returns the keys of its objects.

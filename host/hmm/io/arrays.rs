@@ -82,7 +82,7 @@ fn model(mut arrays: impl Arrays) -> io::Result<HmmParts> {
     } else if arrays.has("means_") {
         let (shape, means) = array(&mut arrays, "means_")?;
         let [rows, d] = shape[..] else { return Err(wrong("means_", &shape, &format!("{n} × D"))) };
-        if rows != n {
+        if rows != n || d == 0 {
             return Err(wrong("means_", &shape, &format!("{n} × D")));
         }
         let kind = match arrays.has("covariance_type") {

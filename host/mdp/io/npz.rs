@@ -223,6 +223,13 @@ impl Arrays {
 
     fn quantecon(&mut self) -> io::Result<MdpParts> {
         let (q, states) = self.matrix("Q")?;
+        // Keeps a short file from requesting all of the memory: each row has a state and an entry.
+        if states as usize > q.rows() + q.nnz() {
+            let (rows, entries) = (q.rows(), q.nnz());
+            return Err(invalid(format!(
+                "Q has {states} columns, one per state, but only {rows} rows of {entries} entries"
+            )));
+        }
         let Tensor { shape, elements: r } = self.0.array::<f64>("R")?;
         if r.len() != q.rows() {
             return Err(invalid(format!("R is of shape {shape:?}, expected one reward per row of Q, {}", q.rows())));

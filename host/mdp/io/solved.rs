@@ -180,7 +180,7 @@ impl SolutionFile {
         table.each(|_, [value, action, number, step, state]| {
             let row = solved.values.len();
             // The rows are in the order of steps and states.
-            if step.parse().is_ok_and(|step: usize| step + 1 > solved.steps) {
+            if step.parse().is_ok_and(|step: usize| step >= solved.steps) {
                 solved.steps += 1;
             }
             let is_named = !state.is_empty() && state.parse() != Ok(row);
@@ -280,6 +280,13 @@ mod tests {
         let text = parse("Optimal policy: - 2\nOptimal value: 0.5 -inf\n").unwrap();
         let json = parse(r#"{"policy": [null, 2], "values": [0.5, "-inf"]}"#).unwrap();
         assert_eq!((&text, text.policy[0], text.values[1]), (&json, NO_ACTION, f64::NEG_INFINITY));
+    }
+
+    #[test]
+    fn a_step_may_be_any_number() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), format!("step,state,value,action\n{},0,0.5,1\n", usize::MAX)).unwrap();
+        assert_eq!(SolutionFile::read(path.path()).unwrap().steps, 1);
     }
 
     #[test]

@@ -102,6 +102,10 @@ impl Archive {
         for entry in archive.entries().map_err(broken).map_err(content)? {
             let entry = entry.map_err(broken).map_err(content)?;
             let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+            if entry.header().entry_type().is_gnu_sparse() {
+                // A header of 512 bytes may declare any number of zeros.
+                return Err(invalid(format!("{path} is a sparse file of tar, expected a plain one")));
+            }
             let size = entry.size();
             files.add(path.trim_start_matches("./"), size, Broken(entry, broken), reward).map_err(content)?;
         }

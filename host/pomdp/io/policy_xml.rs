@@ -39,8 +39,12 @@ struct Plane {
     values: Vec<f64>,
 }
 
-/// Most states of vectors that are read without a model: sparse vectors of any length take few bytes in a file.
+/// Most states of vectors that are read without a model.
 const MAX_LENGTH: u32 = 1 << 28;
+
+/// Most numbers of sparse vectors that are read without a model, and their most per byte of the file where that is more: sparse vectors of
+/// any length take few bytes.
+const MAX_SPARSE: [usize; 2] = [1 << 20, 16];
 
 fn vectors(text: &[u8], parts: &[Vec<u32>], states: Option<u32>, sign: f64) -> Result<AlphaVectors, Fault> {
     let policy = xml::parse(text)?;
@@ -66,6 +70,15 @@ fn vectors(text: &[u8], parts: &[Vec<u32>], states: Option<u32>, sign: f64) -> R
     }
     if length > MAX_LENGTH {
         return Err(Fault::new(list.at, format!("a vectorLength of {length}, expected at most {MAX_LENGTH}")));
+    }
+    let numbers_of_sparse = list.all("SparseVector").count().saturating_mul(length as usize);
+    let [few, per_byte] = MAX_SPARSE;
+    let most = few.max(per_byte.saturating_mul(text.len()));
+    if states.is_none() && numbers_of_sparse > most {
+        let message = format!(
+            "sparse vectors of {numbers_of_sparse} numbers in all, expected at most {most} without their model"
+        );
+        return Err(Fault::new(list.at, message));
     }
     let mut planes: Vec<Vec<Plane>> = (0..seen).map(|_| Vec::new()).collect();
     let mut found = 0;

@@ -230,6 +230,11 @@ fn the_shape_of_arrays_decides_the_type_of_covariances() {
     assert_eq!(read(), Ok(Covariances::Diagonal(vec![7.0, 7.0, 7.0, 8.0, 8.0, 8.0])));
     kind("round");
     assert_eq!(read(), Err("covariance_type is \"round\", expected diag, full, spherical or tied".to_owned()));
+    // Vectors without components have no covariances, whatever their type.
+    put("means_", "<f8", "(2, 0)", &[]);
+    put("covars_", "<f8", "(2, 0, 0)", &[]);
+    kind("diag");
+    assert_eq!(read(), Err("means_ is of shape [2, 0], expected 2 × D".to_owned()));
     // A round trip keeps full covariances full, even if they are diagonal matrices.
     let emissions =
         Emissions::Gaussian { dimensions: 3, means: vec![0.0; 6], covariances: Covariances::Full(matrices(variances)) };

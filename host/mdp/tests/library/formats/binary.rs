@@ -160,6 +160,24 @@ fn umb_preserves_all_but_ends() {
     close(&values(&ended.with_objective(Objective::Minimize), 0.5)[..4], &values(&everything(), 0.5), 1e-12);
 }
 
+/// A header of tar may declare any number of zeros.
+#[test]
+fn sparse_files_in_archives_are_refused() {
+    let mut header = tar::Header::new_gnu();
+    header.set_path("index.json").unwrap();
+    header.set_size(0);
+    header.set_mode(0o644);
+    header.set_entry_type(tar::EntryType::GNUSparse);
+    let gnu = header.as_gnu_mut().unwrap();
+    gnu.sparse[0].offset = *b"77777777777\0";
+    gnu.sparse[0].numbytes = *b"00000000000\0";
+    gnu.realsize = *b"77777777777\0";
+    header.set_cksum();
+    let bytes = [&header.as_bytes()[..], &[0; 1024]].concat();
+    let error = "a.umb: index.json is a sparse file of tar, expected a plain one";
+    assert_eq!(message(&bytes, "a.umb"), error);
+}
+
 #[test]
 fn invalid_archives_are_reported() {
     let index = |from: &str, to: &str| message(&changed_umb("index.json", from, to), "a.umb");

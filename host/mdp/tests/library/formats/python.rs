@@ -154,6 +154,15 @@ fn invalid_arrays_are_reported() {
     };
     assert_eq!(message(&[]), "a.npz: found no transitions: expected arrays P_data …, P_0_data …, P, Q_data … or Q");
     assert_eq!(message(&p[..3]), "a.npz: array P_shape is missing");
+    // A small file cannot ask for gigabytes.
+    let none: &[f64] = &[];
+    let many = message(&[
+        ("Q", "<f8", "(0, 4294967295)", none),
+        ("R", "<f8", "(0,)", none),
+        ("s_indices", "<i8", "(0,)", none),
+        ("a_indices", "<i8", "(0,)", none),
+    ]);
+    assert_eq!(many, "a.npz: Q has 4294967295 columns, one per state, but only 0 rows of 0 entries");
     assert_eq!(
         with(1, ("P_indices", "<i8", "(2,)", &[0.0, -1.0])),
         "a.npz: P_indices: [1] is -1, expected an integer from 0 to 2³² − 1"

@@ -4,6 +4,6 @@
 mod cassandra;
 mod common;
 mod json;
-mod mutations;
 mod policies;
 mod pomdpx;
+mod shrinking;

@@ -61,6 +61,9 @@ fn vectors_of_other_programs_are_read() {
     assert!(error(&long).ends_with("expected 2 as in the model"), "{}", error(&long));
     let alone = formats::read_vectors_from(long.as_bytes(), "m", None, None).unwrap_err().to_string();
     assert!(alone.contains("a vectorLength of 4294967295, expected at most"), "{alone}");
+    let long = long.replace("4294967295", "100000000");
+    let alone = formats::read_vectors_from(long.as_bytes(), "m", None, None).unwrap_err().to_string();
+    assert!(alone.contains("sparse vectors of 100000000 numbers in all, expected at most 1048576"), "{alone}");
     assert_eq!(
         error(&sparse.replace("numObsValue=\"1\"", "numObsValue=\"4\"")),
         "m:1:53: vectors for 4 observed values with 3 states each, expected 1, because no component of the model's states \
