@@ -23,6 +23,7 @@ for line in sys.stdin:
 ' "$1" <<<"$messages" | tail -n 1
 }
 
+cargo build --release --package warpkov-cuda --example driver
 rm -rf "$bundle"
 mkdir -p "$bundle/data" "$bundle/peers"
 for program in warpkov kernels library warpkov-models; do
@@ -40,14 +41,22 @@ mkdir -p "$class/exercises"
 cp -r learn/exercises "$class/exercises/exercises"
 CARGO_TARGET_DIR=$(realpath "$target")/learn WARPKOV_PTXAS=none WARPKOV_REQUIRE_CUBIN=0 "$bundle/warpkov" learn pack "$class"/*/ \
     --course learn --out "$bundle/course"
-cp scripts/outcomes.sh "$class/outcomes" benches/course.py "$bundle"
-cp benches/startup.sh "$bundle"
+cp scripts/outcomes.sh scripts/sanitize.sh "$class/outcomes" benches/course.py "$bundle"
+cp benches/startup.sh scripts/device_faults.py "$target/release/examples/libdriver.so" "$bundle"
 cp benches/peers/context.c "$bundle/peers"
 cat >"$bundle/run.sh" <<'RUN'
 #!/usr/bin/env bash
-# Runs tests and benchmarks on this machine's GPU.
+# Runs tests and benchmarks on this machine's GPU. With --faults: fails each call of the driver, in each way. With --sanitize: runs the
+# kernels' cases under the four tools of compute-sanitizer, each case under one of them, in turn.
 set -euo pipefail
 cd "$(dirname "$0")"
+case ${1:-} in
+--faults)
+    driver=$(ldconfig -p | awk '/libcuda\.so\.1 .*x86-64|libcuda\.so\.1 .*AArch64/ { print $NF; exit }')
+    exec ./device_faults.py ./warpkov ./libdriver.so --behind "${WARPKOV_DRIVER:-$driver}" --every-code
+    ;;
+--sanitize) exec ./sanitize.sh ./kernels ;;
+esac
 WARPKOV_REQUIRE_GPU=1 ./kernels cuda
 ./library reference
 WARPKOV_REQUIRE_GPU=1 ./models

@@ -1,5 +1,6 @@
 //! Errors of opening and using a GPU.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use crate::driver;
@@ -237,9 +238,52 @@ impl CudaError {
         match code {
             100 => Self::NoDevice,
             driver::STUB_LIBRARY => Self::NoDriver { why: format!("{call} is a stub") },
-            _ => Self::Driver { call, code, text: driver::describe(code) },
+            _ => Self::Driver { call, code, text: driver::describe(code) + &kernels(call, code) },
         }
     }
+}
+
+/// The codes of failures that a GPU finds while it works, and that a later call returns.
+const WHILE_AT_WORK: [u32; 14] = [201, 214, 220, 221, 226, 227, 700, 702, 709, 714, 715, 717, 718, 719];
+
+/// Kernels to name in an error.
+const NAMED: usize = 4;
+
+thread_local! {
+    /// The entry points of the last kernels that this thread launched and has not waited for, each once.
+    static LAUNCHED: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+}
+
+/// This thread launches a kernel.
+pub(crate) fn launched(entry: &'static str) {
+    LAUNCHED.with_borrow_mut(|entries| {
+        if entries.last() != Some(&entry) {
+            entries.retain(|&other| other != entry);
+            if entries.len() == NAMED {
+                entries.remove(0);
+            }
+            entries.push(entry);
+        }
+    });
+}
+
+/// The kernels that this thread launched last, if it has not waited for them.
+pub(crate) fn unfinished() -> Vec<&'static str> {
+    LAUNCHED.with_borrow(Clone::clone)
+}
+
+/// All kernels of this thread have ended.
+pub(crate) fn finished() {
+    LAUNCHED.with_borrow_mut(Vec::clear);
+}
+
+/// The kernels that an error of `call` may be due to, as the end of its text.
+fn kernels(call: &str, code: u32) -> String {
+    LAUNCHED.with_borrow(|entries| match entries.last() {
+        Some(last) if call.starts_with("cuLaunch") => format!(", kernel `{last}`"),
+        Some(_) if WHILE_AT_WORK.contains(&code) => format!(", in one of the last kernels: `{}`", entries.join("`, `")),
+        _ => String::new(),
+    })
 }
 
 /// Converts a code that `call` returned into a result.
@@ -304,6 +348,19 @@ mod tests {
             CudaError::BadOrdinal { ordinal: 4, count: 2 }.to_string(),
             "there is no GPU 4: this machine has 2, numbered from 0"
         );
+    }
+
+    #[test]
+    fn failures_name_kernels() {
+        for entry in ["a", "b", "c", "d", "d", "b", "e"] {
+            launched(entry);
+        }
+        let text = |call, code| CudaError::driver(call, code).to_string();
+        assert!(text("cuStreamSynchronize", 700).contains("in one of the last kernels: `c`, `d`, `b`, `e` (code 700)"));
+        assert!(text("cuLaunchKernel", 1).contains("kernel `e` (code 1)"));
+        assert!(!text("cuMemAlloc", 2).contains("kernel"));
+        finished();
+        assert!(!text("cuStreamSynchronize", 700).contains("kernel"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use cust::stream::Stream;
 use super::Core;
 use super::communicator::Shared;
 use crate::driver::Handle;
-use crate::error::{CudaError, check};
+use crate::error::{CudaError, check, launched, unfinished};
 
 /// A CUDA event: a point in the stream of a [`Gpu`](super::Gpu).
 ///
@@ -67,6 +67,8 @@ pub struct Graph {
     executable: Handle,
     /// The communicators whose operations it contains. NCCL requires that they outlive the executable graph.
     communicators: Vec<Rc<Shared>>,
+    /// Its last kernels, for errors.
+    kernels: Vec<&'static str>,
     core: Rc<Core>,
 }
 
@@ -171,7 +173,7 @@ impl Core {
         // ended on the same stream in which it was initiated", and from the same thread; both hold, whatever `work`
         // returned.
         let code = unsafe { (driver.stream_end_capture)(self.stream(), &mut captured) };
-        let mut graph = Graph { executable: ptr::null_mut(), communicators, core: Rc::clone(self) };
+        let mut graph = Graph { executable: ptr::null_mut(), communicators, kernels: unfinished(), core: Rc::clone(self) };
         let instantiated = submitted.and_then(|()| check("cuStreamEndCapture", code)).and_then(|()| {
             // Without exchanges, no node has a priority of its own.
             let flags = if graph.communicators.is_empty() { 0 } else { USE_NODE_PRIORITY };
@@ -196,6 +198,7 @@ impl Core {
         graph.communicators.iter().try_for_each(|communicator| communicator.usable())?;
         self.enter()?;
         graph.communicators.iter().for_each(|communicator| communicator.mark());
+        graph.kernels.iter().for_each(|kernel| launched(kernel));
         // SAFETY: `capture` returns a `Graph` only with an instantiated executable graph, of the stream's context. The
         // caller promises that the addresses in it are still valid.
         check("cuGraphLaunch", unsafe { (self.context.driver.graph_launch)(graph.executable, self.stream()) })

@@ -11,7 +11,7 @@ use warpkov_device::launch::{Arg, Call, Swizzle, TensorArg, Unmet};
 use super::Core;
 use super::info::attribute;
 use crate::driver::{self, Driver, Handle, LaunchConfig, TensorMap};
-use crate::error::{CudaError, check};
+use crate::error::{CudaError, check, launched};
 
 /// Shared memory per block, in bytes, that every kernel may use without
 /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
@@ -207,6 +207,7 @@ impl Core {
         }
         if call.is_cooperative() {
             Unmet::unless_resident(call.kernel, grid.count(), resident()?.into())?;
+            launched(call.entry);
             // SAFETY: as for cuLaunchKernel below, whose parameters these are. All blocks fit on the GPU at one time.
             let code = unsafe {
                 (self.context.driver.launch_cooperative_kernel)(
@@ -224,6 +225,7 @@ impl Core {
             };
             return check("cuLaunchCooperativeKernel", code);
         }
+        launched(call.entry);
         let mut attributes = Vec::new();
         if call.cluster > 1 {
             attributes.push(driver::cluster(call.cluster));

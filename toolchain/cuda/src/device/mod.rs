@@ -52,7 +52,7 @@ use context::{PrimaryContext, Program};
 use launch::{Function, Limits};
 
 use crate::driver::{self, Handle};
-use crate::error::{CudaError, check, from_cust};
+use crate::error::{CudaError, check, finished, from_cust};
 use crate::module::Modules;
 
 /// An open GPU. Its operations execute in the order of their submission, on one stream.
@@ -429,7 +429,7 @@ impl Core {
     fn synchronize_stream(&self, stream: &Stream) -> Result<(), CudaError> {
         // SAFETY: the stream lives as long as `self`, and all callers have made its context current.
         let code = unsafe { (self.context.driver.stream_synchronize)(stream.as_inner().cast()) };
-        self.context.messages.told(check("cuStreamSynchronize", code))
+        self.context.messages.told(check("cuStreamSynchronize", code)).inspect(|()| finished())
     }
 }
 
