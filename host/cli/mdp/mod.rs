@@ -11,6 +11,7 @@ mod accuracy;
 mod compare;
 mod convert;
 mod criterion;
+mod exact;
 mod file;
 pub mod generate;
 mod info;

@@ -186,7 +186,7 @@ impl Verified<'_> {
 }
 
 /// A bound that is printed rounded up.
-struct Up(f64);
+pub struct Up(pub f64);
 
 impl std::fmt::LowerExp for Up {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
