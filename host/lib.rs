@@ -40,6 +40,7 @@
 //! | [`mdp`] | Markov decision processes: models, formats, policy and value iteration, certificates |
 //! | [`pomdp`] | partially observable models: formats, point-based solvers, simulation |
 //! | [`hmm`] | hidden Markov models: scoring, decoding, training |
+//! | [`verify`] | proofs about solutions, by code apart from the solvers |
 //! | [`runtime`] | devices: CPU, GPU, emulator |
 //! | [`common`] | code that all model classes share: files, plots, the stop request |
 //!
@@ -54,6 +55,8 @@ pub use warpkov_mdp as mdp;
 #[cfg(feature = "pomdp")]
 pub use warpkov_pomdp as pomdp;
 pub use warpkov_runtime as runtime;
+#[cfg(feature = "verify")]
+pub use warpkov_verify as verify;
 
 /// Compiles the Rust examples of the README.
 #[cfg(doctest)]

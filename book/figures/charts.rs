@@ -63,7 +63,7 @@ pub const CRATES: [&[(&str, &str)]; 7] = [
         ("warpkov-capi", "the library\nfor C"),
     ],
     &[("warpkov-cli", "commands and their reports")],
-    &[("warpkov-bench", "measurements")],
+    &[("warpkov-bench", "measurements"), ("warpkov-verify", "proofs")],
     &[
         ("warpkov-mdp", "models,\nbackends,\ncertificates"),
         ("warpkov-pomdp", "beliefs,\nbackups,\nbounds"),

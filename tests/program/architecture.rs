@@ -209,7 +209,7 @@ impl<'a> Visit<'a> for Exports<'_> {
 }
 
 /// The crates whose modules are checked, and how many levels of modules count.
-fn crates() -> [(Source, usize); 9] {
+fn crates() -> [(Source, usize); 10] {
     [
         (Source::read("warpkov_kernels", "kernels/src"), 2),
         (Source::read("warpkov_common", "host/common"), 1),
@@ -218,6 +218,7 @@ fn crates() -> [(Source, usize); 9] {
         (Source::read("warpkov_pomdp", "host/pomdp"), 1),
         (Source::read("warpkov_hmm", "host/hmm"), 1),
         (Source::read("warpkov_bench", "host/bench"), 1),
+        (Source::read("warpkov_verify", "host/verify"), 1),
         (Source::read("warpkov_cli", "host/cli"), 1),
         (Source::read("warpkov_capi", "host/capi"), 1),
     ]
@@ -237,6 +238,53 @@ fn kernels_point_down() {
         }
     }
     assert!(wrong.is_empty(), "forbidden dependencies:\n{}", wrong.join("\n"));
+}
+
+/// The verifier names models, formats and shared code, and nothing else of the crates of solvers: no method, certificate, kernel or graph
+/// algorithm can be at fault on both sides.
+#[test]
+fn the_verifier_uses_models_only() {
+    struct Foreign(BTreeSet<String>);
+
+    impl Foreign {
+        fn note(&mut self, path: &[String]) {
+            let permitted = ["model", "io", "alpha", "belief", "sequences"];
+            let solver = ["warpkov_mdp", "warpkov_pomdp", "warpkov_hmm"].contains(&path[0].as_str());
+            let other =
+                ["warpkov_runtime", "warpkov_device", "warpkov_kernels", "warpkov_cuda"].contains(&path[0].as_str());
+            if other || solver && path.get(1).is_none_or(|room| !permitted.contains(&room.as_str())) {
+                self.0.insert(path.join("::"));
+            }
+        }
+
+        fn note_tree(&mut self, start: &[String], tree: &UseTree) {
+            let with = |name: &syn::Ident| [start, &[name.to_string()]].concat();
+            match tree {
+                UseTree::Path(path) => self.note_tree(&with(&path.ident), &path.tree),
+                UseTree::Name(name) => self.note(&with(&name.ident)),
+                UseTree::Rename(name) => self.note(&with(&name.ident)),
+                UseTree::Glob(_) => self.note(start),
+                UseTree::Group(group) => group.items.iter().for_each(|tree| self.note_tree(start, tree)),
+            }
+        }
+    }
+
+    impl<'a> Visit<'a> for Foreign {
+        fn visit_item_use(&mut self, item: &'a ItemUse) {
+            self.note_tree(&[], &item.tree);
+        }
+
+        fn visit_path(&mut self, path: &'a syn::Path) {
+            self.note(&path.segments.iter().map(|segment| segment.ident.to_string()).collect::<Vec<_>>());
+            visit::visit_path(self, path);
+        }
+    }
+
+    let mut found = Foreign(BTreeSet::new());
+    Source::read("warpkov_verify", "host/verify").files.values().for_each(|file| found.visit_file(file));
+    assert!(found.0.is_empty(), "{:?}", found.0);
+    found.note(&["warpkov_mdp".to_owned(), "certificate".to_owned()]);
+    assert_eq!(found.0.len(), 1);
 }
 
 /// The kernels of a source file, also those that a macro defines: the name and the attribute of each.

@@ -84,6 +84,18 @@ impl Fraction {
     }
 }
 
+/// Work of an unknown amount, on stderr: its name, and the time that it takes.
+pub struct Waiting(#[allow(dead_code, reason = "its drop clears the line")] Bar);
+
+impl Waiting {
+    /// Shows `what` once it takes a while, unless `quiet` or if stderr is no terminal.
+    pub fn new(what: &'static str, quiet: bool) -> Self {
+        let bar = Bar::new("{elapsed:>5} {spinner} {msg}", quiet);
+        bar.bar.set_message(what);
+        Self(bar)
+    }
+}
+
 fn show_after(patience: Duration, bar: ProgressBar) -> Sender<()> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {

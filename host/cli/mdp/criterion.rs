@@ -133,6 +133,11 @@ impl Options {
         matches!(self.kind, Asked::Total(_) | Asked::Average | Asked::Horizon { terminal_values: None, .. })
     }
 
+    /// Whether ε is relative to each value.
+    pub fn is_relative(&self) -> bool {
+        self.solve.relative
+    }
+
     /// Whether the values of all steps are written, which no checkpoint holds.
     pub fn keeps_all_steps(&self) -> bool {
         matches!(self.kind, Asked::Horizon { all_steps: Some(_), .. })

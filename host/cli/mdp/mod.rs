@@ -11,6 +11,7 @@ mod accuracy;
 mod compare;
 mod convert;
 mod criterion;
+mod exact;
 mod file;
 pub mod generate;
 mod info;
@@ -24,6 +25,7 @@ mod simulate;
 mod solve;
 mod start;
 mod table;
+mod verify;
 
 pub use self::criterion::goal_states;
 
@@ -41,6 +43,7 @@ pub enum MdpCommand {
     Convert(convert::Arguments),
     Info(info::Arguments),
     Compare(compare::Arguments),
+    Verify(Box<verify::Arguments>),
     /// Works on a policy of a model.
     #[command(subcommand, arg_required_else_help = true, after_help = policy::EXAMPLES)]
     Policy(policy::PolicyCommand),
@@ -73,5 +76,6 @@ pub fn run(command: MdpCommand, out: impl Write) -> Result<Outcome, Error> {
         MdpCommand::Q(arguments) => q::run(arguments, out),
         MdpCommand::Sensitivity(arguments) => sensitivity::run(arguments, out),
         MdpCommand::Compare(arguments) => compare::run(arguments, out),
+        MdpCommand::Verify(arguments) => verify::run(*arguments, out),
     }
 }

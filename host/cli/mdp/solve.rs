@@ -11,6 +11,8 @@ use warpkov_common::interrupt;
 use warpkov_common::plot::{Format, PlotError};
 use warpkov_mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
 use warpkov_mdp::analysis::partition::require_metis;
+use warpkov_mdp::ask::evaluate;
+use warpkov_mdp::criterion::Options as Accuracy;
 use warpkov_mdp::model::whole::Fault;
 use warpkov_mdp::model::{Grid, Mdp, Objective};
 use warpkov_mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
@@ -24,7 +26,7 @@ use warpkov_runtime::gpu::Gpu;
 
 use super::method::WithOptions;
 use super::origin::{self, Model, Origin, Parts};
-use super::{Error, Outcome, criterion};
+use super::{Error, Outcome, criterion, exact};
 use crate::common::checkpoint;
 use crate::common::choice::{choice, format};
 use crate::common::file::{self, FileOrStd};
@@ -97,6 +99,10 @@ pub struct Arguments {
     /// Least improvement of the Q-factor for an action to replace the action of the policy [default: 1e-9 in f64, 1e-6 in f32].
     #[arg(long, value_name = "E", value_parser = number::non_negative)]
     tie: Option<f64>,
+    /// Solve exactly: V* as fractions, by rational arithmetic from the solution in f64. The numbers of the model count as they are in f64. Of a
+    /// large model, prove bounds of V* and of the policy's loss instead, by intervals with outward rounding.
+    #[arg(long, conflicts_with_all = ["theta", "relative", "values", "terminal_values", "all_steps", "plot", "checkpoint", "resume", "auto_resume"])]
+    exact: bool,
     #[command(flatten)]
     criterion: criterion::Arguments,
     #[command(flatten)]
@@ -131,6 +137,7 @@ Examples:
   warpkov mdp solve grid.safetensors --checkpoint grid.checkpoint --checkpoint-every 60 --out solution.npy
   warpkov mdp solve grid.safetensors --resume grid.checkpoint --checkpoint grid.checkpoint --out solution.npy
   warpkov mdp solve stock.json --horizon 12 --gamma 1 --all-steps plan.npy
+  warpkov mdp solve forest.json --exact --json | jq .exact
   warpkov mdp generate grid --width 64 --height 64 --out - | warpkov mdp solve - --json | jq .certificate";
 
 /// Parses the number of local sweeps. `auto` is 1: sweeps then have the bits of one rank, whatever their times.
@@ -155,6 +162,8 @@ pub struct Options {
     ranks: ranks::Arguments,
     /// Whether the tie margin follows from ε and γ.
     default_tie: bool,
+    /// Whether the solution is exact or proved.
+    exact: bool,
     common: Common,
 }
 
@@ -255,6 +264,7 @@ impl TryFrom<Arguments> for Options {
             initial: arguments.values,
             ranks: arguments.ranks,
             default_tie,
+            exact: arguments.exact,
             common: Common {
                 devices: arguments.device,
                 out: out.transpose()?,
@@ -284,6 +294,20 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let warnings = options.warnings(&model);
     if ranks.is_first() {
         warnings.iter().for_each(|warning| eprintln!("warning: {}", warning.message));
+    }
+    if options.exact {
+        let ([device], 1, Model::Whole(mdp)) = (&devices[..], ranks.size(), &model) else {
+            return Err(Error::Usage("--exact is for one process and one device".to_owned()));
+        };
+        let Limits { target, max_sweeps, .. } = options.solve.limits;
+        // --theta excludes --exact.
+        let epsilon = if let Target::Epsilon(epsilon) = target { epsilon } else { Accuracy::default().epsilon };
+        let (criterion, accuracy) = match &options.criterion {
+            Some(asked) => asked.plain(mdp).map(|(criterion, accuracy)| (Some(criterion), accuracy))?,
+            None => (None, Accuracy { epsilon, relative: false, max_sweeps: max_sweeps.into() }),
+        };
+        let solve = evaluate::Options { device: *device, precision: options.solve.precision, accuracy };
+        return exact::run(mdp, criterion.as_ref(), &solve, &options.common, out);
     }
     match (&model, &options.criterion) {
         (Model::Whole(mdp), Some(criterion)) => {
@@ -522,13 +546,21 @@ impl Common {
         const MANY: u64 = 1 << 21;
 
         let _stopping = (self.out.is_some() && report.values().len() >= MANY).then(Gpu::stop);
-        if let Some((FileOrStd::At(path), format)) = self.out.as_ref().filter(|_| !written) {
+        if !written {
+            self.write_solution(report)?;
+        }
+        self.plots.draw(&self.name, ranks, draw)
+    }
+
+    /// Writes the solution to its file, if there is one.
+    pub fn write_solution(&self, report: &dyn Summary) -> Result<(), Error> {
+        if let Some((FileOrStd::At(path), format)) = &self.out {
             file::write_whole(path, |out| format.write(report, out))?;
             if let (SolutionFormat::Npy, Some(policy)) = (format, file::policy_beside(path)) {
                 file::write_whole(&policy, |out| warpkov_mdp::io::write_npy_pieces(out, report.policy()))?;
             }
         }
-        self.plots.draw(&self.name, ranks, draw)
+        Ok(())
     }
 
     /// Prints the solution, one JSON object, or the report for people.

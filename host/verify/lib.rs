@@ -1,0 +1,11 @@
+#![doc = include_str!("README.md")]
+//!
+//! The crate reads models by the types and readers of the other crates, and uses nothing else of them: neither their solvers
+//! nor their certificates, kernels or graph algorithms. `tests/program/architecture.rs` checks so.
+
+mod bounds;
+mod graph;
+pub mod interval;
+pub mod mdp;
+pub mod rational;
+mod reduce;
