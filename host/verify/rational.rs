@@ -633,9 +633,9 @@ fn evaluate(model: Restricted<'_>, steps: &[Steps], policy: &[usize]) -> Result<
     let (mut gain, mut bias) = (vec![RBig::ZERO; states], vec![RBig::ZERO; states]);
     let mut members = vec![Vec::new(); classes.count];
     let mut transient = Vec::new();
-    for state in 0..states {
+    for (state, &choice) in policy.iter().enumerate() {
         match classes.of_state[state] {
-            NONE if policy[state] != STAY => transient.push(state),
+            NONE if choice != STAY => transient.push(state),
             NONE => {}
             class => members[class as usize].push(state),
         }

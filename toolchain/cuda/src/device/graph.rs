@@ -173,7 +173,8 @@ impl Core {
         // ended on the same stream in which it was initiated", and from the same thread; both hold, whatever `work`
         // returned.
         let code = unsafe { (driver.stream_end_capture)(self.stream(), &mut captured) };
-        let mut graph = Graph { executable: ptr::null_mut(), communicators, kernels: unfinished(), core: Rc::clone(self) };
+        let mut graph =
+            Graph { executable: ptr::null_mut(), communicators, kernels: unfinished(), core: Rc::clone(self) };
         let instantiated = submitted.and_then(|()| check("cuStreamEndCapture", code)).and_then(|()| {
             // Without exchanges, no node has a priority of its own.
             let flags = if graph.communicators.is_empty() { 0 } else { USE_NODE_PRIORITY };
