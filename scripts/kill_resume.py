@@ -38,8 +38,8 @@ from pathlib import Path
 MODELS = {
     "garnet.safetensors": "mdp generate garnet --states 200 --actions 3 --branching 4 --gamma 0.98 --seed 1",
     # Where the process may end, values come to rest slowly.
-    "ending.safetensors": "mdp generate garnet --states 300 --actions 3 --branching 4 --window 20 --terminals 0.02 --gamma 0.999 --seed 1",
-    "few.safetensors": "mdp generate garnet --states 16 --actions 2 --branching 2 --window 2 --terminals 0.1 --gamma 0.99 --seed 1",
+    "ending.safetensors": "mdp generate garnet --states 300 --actions 3 --branching 4 --window 20 --terminals 0.02 --gamma 0.99 --seed 1",
+    "few.safetensors": "mdp generate garnet --states 16 --actions 2 --branching 2 --window 2 --terminals 0.1 --gamma 0.97 --seed 1",
     "tiny.safetensors": "mdp generate garnet --states 8 --actions 2 --branching 2 --gamma 0.9 --seed 1",
     "small.safetensors": "mdp generate garnet --states 16 --actions 2 --branching 2 --gamma 0.98 --seed 1",
     "coin.safetensors": "mdp generate consensus --processes 2 --bound 2",
