@@ -5,6 +5,7 @@
 
 mod bounds;
 mod graph;
+pub mod hmm;
 pub mod interval;
 pub mod mdp;
 pub mod rational;

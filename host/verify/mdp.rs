@@ -497,6 +497,9 @@ impl Asked<'_> {
             }
         })
         .ok_or(TooLarge::Interrupted)?;
+        if steps == 0 {
+            errors = largest(values.iter().map(|&value| error(self.sign * value, Interval::ZERO)));
+        }
         if policy.is_some() {
             attained = Some(self.as_given(own));
         }

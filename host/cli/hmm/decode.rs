@@ -10,9 +10,10 @@ use warpkov_hmm::model::Hmm;
 use warpkov_hmm::report::{PathFormat, Paths};
 
 use super::file::{Given, List, Source, list};
-use super::{Error, Outcome};
+use super::{Error, Outcome, verify};
 use crate::common::choice::format;
 use crate::common::file::{FileOrStd, room};
+use crate::common::number;
 use crate::common::output::Output;
 use crate::common::ranks::Ranks;
 use crate::common::watch::Watch;
@@ -46,6 +47,9 @@ pub struct Arguments {
     /// States whose runs a .bed file holds, by name, or by number from 0 if they have no names [default: all].
     #[arg(long, value_name = "LIST", value_parser = list, requires = "out")]
     states: Option<List>,
+    /// Prove the result by intervals with outward rounding, apart from the recursions. E is how far ln P(O, q) of a path may be below that of a best one [1e-9 without a number]. For models of symbols, by viterbi. Exit code 1 if that is not proved.
+    #[arg(long, value_name = "E", num_args = 0..=1, require_equals = true, default_missing_value = "1e-9", value_parser = number::non_negative)]
+    verify: Option<f64>,
     /// Print one JSON object.
     #[arg(long, conflicts_with = "out")]
     json: bool,
@@ -66,18 +70,22 @@ struct Options {
     by: Criterion,
     output: Output<PathFormat>,
     states: Option<List>,
+    verify: Option<f64>,
 }
 
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
-    fn try_from(Arguments { source, by, out, to, states, json }: Arguments) -> Result<Self, Error> {
+    fn try_from(Arguments { source, by, out, to, states, verify, json }: Arguments) -> Result<Self, Error> {
         source.check()?;
         let output = Output::new(out, to, json, PathFormat::Text)?;
         if states.is_some() && output.format() != Some(PathFormat::Bed) {
             return Err(Error::Usage("--states selects the states of a .bed file: expected --out FILE.bed".to_owned()));
         }
-        Ok(Self { source, by, output, states })
+        if verify.is_some() && by == Criterion::Posterior {
+            return Err(Error::Usage("--verify proves paths, expected --by viterbi".to_owned()));
+        }
+        Ok(Self { source, by, output, states, verify })
     }
 }
 
@@ -125,7 +133,10 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     if options.output.path().is_none() {
         options.output.print(&paths, out)?;
     }
-    Ok(Outcome::Success)
+    match options.verify {
+        Some(tolerance) => verify::paths(&given, &paths.states, tolerance),
+        None => Ok(Outcome::Success),
+    }
 }
 
 fn decode<'g>(given: &'g Given, ranks: &Ranks, by: Criterion, shown: Vec<bool>) -> Result<Paths<'g>, Error> {

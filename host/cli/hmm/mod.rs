@@ -17,6 +17,7 @@ mod posterior;
 mod sample;
 mod score;
 mod train;
+mod verify;
 
 pub const EXAMPLES: &str = "\
 Examples:

@@ -8,9 +8,10 @@ use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::report::{ScoreFormat, Scores};
 
 use super::file::Source;
-use super::{Error, Outcome};
+use super::{Error, Outcome, verify};
 use crate::common::choice::{choice, format};
 use crate::common::file::FileOrStd;
+use crate::common::number;
 use crate::common::output::Output;
 use crate::common::watch::Watch;
 
@@ -22,6 +23,7 @@ Examples:
   warpkov hmm score model.npz data.npy --lengths lengths.npy --out scores.npy
   warpkov hmm score dna.json genes.fasta --out - --to csv | sort -t , -k 2 -g
   warpkov hmm score dna.json genes.fasta --json | jq .log_likelihoods
+  warpkov hmm score dna.json genes.fasta --verify
   warpkov hmm score model.json data.txt --method slices --device emulated")]
 pub struct Arguments {
     #[command(flatten)]
@@ -36,6 +38,9 @@ pub struct Arguments {
     /// Format of --out [default: that of its extension; csv on the standard output].
     #[arg(long, value_parser = format::<ScoreFormat>(), value_name = "FORMAT", requires = "out")]
     to: Option<ScoreFormat>,
+    /// Prove the result by intervals with outward rounding, apart from the recursions. E is the largest error of ln P(O), relative or, below 1, absolute [1e-9 without a number]. For models of symbols. Exit code 1 if that is not proved.
+    #[arg(long, value_name = "E", num_args = 0..=1, require_equals = true, default_missing_value = "1e-9", value_parser = number::non_negative)]
+    verify: Option<f64>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -46,16 +51,17 @@ struct Options {
     source: Source,
     method: ForwardMethod,
     output: Output<ScoreFormat>,
+    verify: Option<f64>,
 }
 
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
-    fn try_from(Arguments { source, method, out, to, json }: Arguments) -> Result<Self, Error> {
+    fn try_from(Arguments { source, method, out, to, verify, json }: Arguments) -> Result<Self, Error> {
         source.check()?;
         source.check_method(method)?;
         let output = Output::new(out, to, json, ScoreFormat::Csv)?;
-        Ok(Self { source, method, output })
+        Ok(Self { source, method, output, verify })
     }
 }
 
@@ -75,5 +81,8 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     options.output.write(&scores)?;
     scores.context.phases.write = watch.lap();
     options.output.print(&scores, out)?;
-    Ok(Outcome::Success)
+    match options.verify {
+        Some(tolerance) => verify::scores(&given, &scores.log_likelihoods, tolerance),
+        None => Ok(Outcome::Success),
+    }
 }

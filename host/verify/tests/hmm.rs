@@ -1,0 +1,89 @@
+//! Likelihoods and paths against sums over all paths in rational arithmetic.
+
+use dashu_ratio::RBig;
+use warpkov_hmm::model::{Emissions, Hmm, HmmParts};
+use warpkov_hmm::sequences::Sequences;
+use warpkov_verify::hmm::{likelihoods, shortfalls};
+use warpkov_verify::rational::{Exact, rational};
+
+#[path = "support/models.rs"]
+#[allow(dead_code, reason = "other tests need all of it")]
+mod models;
+
+use models::{Random, seeds};
+
+fn distribution(random: &mut Random, n: usize) -> Vec<f64> {
+    let weights: Vec<f64> = (0..n)
+        .map(|_| if random.below(4) == 0 { 0.0 } else { random.unit() * 10f64.powi(-(random.below(9) as i32)) + 1e-12 })
+        .collect();
+    let sum: f64 = weights.iter().sum();
+    if sum == 0.0 { vec![1.0 / n as f64; n] } else { weights.iter().map(|w| w / sum).collect() }
+}
+
+/// P(O, q) of all paths q.
+fn all_paths(model: &Hmm, probs: &[f64], symbols: &[u32]) -> Vec<(Vec<u32>, RBig)> {
+    let n = model.states();
+    let v = probs.len() / n as usize;
+    let mut all: Vec<(Vec<u32>, RBig)> = vec![(Vec::new(), RBig::ONE)];
+    for &symbol in symbols {
+        all = all
+            .iter()
+            .flat_map(|(path, p)| {
+                (0..n).map(move |state| {
+                    let step = match path.last() {
+                        None => model.start()[state as usize],
+                        Some(&before) => model.row(before as usize)[state as usize],
+                    };
+                    let emitted = probs[state as usize * v + symbol as usize];
+                    ([&path[..], &[state]].concat(), p * rational(step) * rational(emitted))
+                })
+            })
+            .collect();
+    }
+    all
+}
+
+/// An interval of logarithms contains ln x, up to the ln of `f64`.
+fn near(bounds: warpkov_verify::interval::Interval, x: &RBig) -> bool {
+    let x = Exact::Finite(x.clone()).nearest().ln();
+    let slack = 1e-14 * x.abs().max(1.0);
+    if x == f64::NEG_INFINITY {
+        bounds.hi == x
+    } else {
+        bounds.lo <= x + slack && x - slack <= bounds.hi && bounds.hi - bounds.lo < 1e-12 * x.abs().max(1.0)
+    }
+}
+
+#[test]
+fn likelihoods_and_paths_are_enclosed() {
+    for seed in seeds(100) {
+        let mut random = Random(seed);
+        let (n, v) = (1 + random.below(3) as usize, 1 + random.below(3) as usize);
+        let start = distribution(&mut random, n);
+        let transitions: Vec<f64> = (0..n).flat_map(|_| distribution(&mut random, n)).collect();
+        let probs: Vec<f64> = (0..n).flat_map(|_| distribution(&mut random, v)).collect();
+        let emissions = Emissions::Categorical { symbols: v as u32, probs };
+        let model =
+            HmmParts { start, transitions, emissions, end: None, names: Default::default() }.validated().unwrap();
+        let Emissions::Categorical { probs, .. } = model.emissions() else { unreachable!() };
+        let length = 1 + random.below(6) as usize;
+        let symbols: Vec<u32> = (0..length).map(|_| random.below(v as u64) as u32).collect();
+        let sequences = Sequences::of_symbols(&[&symbols[..]]).unwrap();
+        let all = all_paths(&model, probs, &symbols);
+        let sum = all.iter().fold(RBig::ZERO, |sum, (_, p)| sum + p);
+        assert!(near(likelihoods(&model, &sequences).unwrap()[0], &sum), "seed {seed}");
+        let most = all.iter().map(|(_, p)| p).max().unwrap();
+        for (path, p) in &all {
+            let gap = shortfalls(&model, &sequences, path).unwrap()[0];
+            match (*most == RBig::ZERO, *p == RBig::ZERO) {
+                (true, _) => assert_eq!(gap.hi, 0.0),
+                (_, true) => assert_eq!(gap.lo, f64::INFINITY),
+                _ if p == most => assert!(gap.lo == 0.0 && gap.hi < 1e-12, "seed {seed}"),
+                _ => {
+                    let x = Exact::Finite(most / p).nearest().ln();
+                    assert!(gap.lo <= x + 1e-12 && x - 1e-12 <= gap.hi, "seed {seed}: {gap:?}, {x}");
+                }
+            }
+        }
+    }
+}
