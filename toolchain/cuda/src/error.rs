@@ -256,7 +256,7 @@ thread_local! {
 
 /// This thread launches a kernel.
 pub(crate) fn launched(entry: &'static str) {
-    LAUNCHED.with_borrow_mut(|entries| {
+    with_launched(|entries| {
         if entries.last() != Some(&entry) {
             entries.retain(|&other| other != entry);
             if entries.len() == NAMED {
@@ -269,21 +269,27 @@ pub(crate) fn launched(entry: &'static str) {
 
 /// The kernels that this thread launched last, if it has not waited for them.
 pub(crate) fn unfinished() -> Vec<&'static str> {
-    LAUNCHED.with_borrow(Clone::clone)
+    with_launched(|entries| entries.clone()).unwrap_or_default()
 }
 
 /// All kernels of this thread have ended.
 pub(crate) fn finished() {
-    LAUNCHED.with_borrow_mut(Vec::clear);
+    with_launched(Vec::clear);
 }
 
 /// The kernels that an error of `call` may be due to, as the end of its text.
 fn kernels(call: &str, code: u32) -> String {
-    LAUNCHED.with_borrow(|entries| match entries.last() {
+    let text = with_launched(|entries| match entries.last() {
         Some(last) if call.starts_with("cuLaunch") => format!(", kernel `{last}`"),
         Some(_) if WHILE_AT_WORK.contains(&code) => format!(", in one of the last kernels: `{}`", entries.join("`, `")),
         _ => String::new(),
-    })
+    });
+    text.unwrap_or_default()
+}
+
+/// Uses the kernels of this thread, unless it ends: a GPU may be closed by a destructor after them.
+fn with_launched<R>(work: impl FnOnce(&mut Vec<&'static str>) -> R) -> Option<R> {
+    LAUNCHED.try_with(|entries| entries.try_borrow_mut().ok().map(|mut entries| work(&mut entries))).ok().flatten()
 }
 
 /// Converts a code that `call` returned into a result.
