@@ -326,7 +326,10 @@ pub(crate) fn sums(
     let (mut lower_weights, mut upper_weights) = (vec![1.0; vertices], vec![1.0; vertices]);
     let mut sweeps = 1_u32;
     let mut before = f64::INFINITY;
-    while vertices > 0 {
+    if vertices == 0 {
+        return found;
+    }
+    loop {
         let mut change = 0.0_f64;
         for _ in 0..sweeps {
             if !effort.spend(entries) {
@@ -361,7 +364,6 @@ pub(crate) fn sums(
         before = width;
         sweeps = sweeps.saturating_mul(2);
     }
-    found
 }
 
 fn excess_of_all(model: &Reduced<'_>, payoffs: &[Interval], values: &[f64]) -> Vec<Interval> {
