@@ -4,6 +4,7 @@
 //! nor their certificates, kernels or graph algorithms. `tests/program/architecture.rs` checks so.
 
 mod bounds;
+mod dyadic;
 mod graph;
 pub mod hmm;
 pub mod interval;

@@ -411,12 +411,10 @@ impl Asked<'_> {
         let Claim { epsilon, loss: limit, work, .. } = *self.claim;
         let signed: Vec<f64> = values.iter().map(|value| self.sign * value).collect();
         let errors = |found: &[Interval]| largest(signed.iter().zip(found).map(|(&value, &x)| error(value, x)));
-        let decided = |found: &[Interval]| {
-            policy.is_none() && errors(found).finding(epsilon, Arithmetic::Intervals).verdict != Verdict::Undecided
-        };
+        let decided =
+            |found: &[Interval]| errors(found).finding(epsilon, Arithmetic::Intervals).verdict != Verdict::Undecided;
         let all = Restricted { mdp: self.mdp, policy: None };
-        let tight = if policy.is_some() { epsilon.min(limit) } else { epsilon } / 8.0;
-        let mut optimal = self.enclose(all, &signed, tight, &decided)?;
+        let mut optimal = self.enclose(all, &signed, epsilon / 8.0, &decided)?;
         let mut found = errors(&optimal).finding(epsilon, Arithmetic::Intervals);
         let mut is_exact = false;
         let mut decide_exactly = |optimal: &mut Vec<Interval>, start: Option<&[u32]>| -> Result<bool, VerifyError> {
@@ -440,11 +438,15 @@ impl Asked<'_> {
             let losses = |optimal: &[Interval], own: &[Interval]| {
                 largest(optimal.iter().zip(own).map(|(&best, &x)| loss(best, x)))
             };
-            let enough = |own: &[Interval]| {
-                losses(&optimal, own).finding(limit, Arithmetic::Intervals).verdict != Verdict::Undecided
-            };
-            let mut own = self.enclose(chain, &signed, limit / 8.0, &enough)?;
-            let mut of_policy = losses(&optimal, &own).finding(limit, Arithmetic::Intervals);
+            let of_loss =
+                |optimal: &[Interval], own: &[Interval]| losses(optimal, own).finding(limit, Arithmetic::Intervals);
+            let open = |optimal: &[Interval], own: &[Interval]| of_loss(optimal, own).verdict == Verdict::Undecided;
+            let mut own = self.enclose(chain, &signed, limit / 8.0, &|own| !open(&optimal, own))?;
+            if found.arithmetic == Arithmetic::Intervals && open(&optimal, &own) {
+                // What suffices for the values may be too wide for the loss.
+                optimal = self.enclose(all, &signed, limit / 8.0, &|optimal| !open(optimal, &own))?;
+            }
+            let mut of_policy = of_loss(&optimal, &own);
             if of_policy.verdict == Verdict::Undecided && decide_exactly(&mut optimal, Some(policy))? {
                 match self.exact(chain, None, &signed) {
                     Ok(exact) => {

@@ -19,8 +19,10 @@ use rayon::prelude::*;
 use warpkov_common::interrupt;
 use warpkov_mdp::model::Mdp;
 
+pub use crate::dyadic::rational;
+use crate::dyadic::{Dyadic, reward};
 use crate::graph::{Components, NONE, Restricted};
-use crate::interval::{Interval, Sum};
+use crate::interval::Interval;
 use crate::reduce::{Place, Reduced, STAY};
 
 /// The value of a state: a rational number, or infinite.
@@ -60,90 +62,6 @@ pub enum TooLarge {
 
 /// The default limit of work, in operations on machine words: about a minute.
 pub const WORK: u64 = 20_000_000_000;
-
-/// A number m·2ᵉ.
-#[derive(Clone, Debug)]
-struct Dyadic {
-    mantissa: IBig,
-    exponent: i64,
-}
-
-impl Dyadic {
-    fn new(x: f64) -> Self {
-        let bits = x.to_bits();
-        let exponent = ((bits >> 52) & 0x7ff) as i64;
-        let fraction = bits & ((1 << 52) - 1);
-        let (mantissa, exponent) =
-            if exponent == 0 { (fraction, -1074) } else { (fraction | 1 << 52, exponent - 1075) };
-        // Few bits make small integers.
-        let zeros = if mantissa == 0 { 0 } else { mantissa.trailing_zeros() };
-        let mantissa = IBig::from(mantissa >> zeros);
-        Self {
-            mantissa: if x < 0.0 { -mantissa } else { mantissa },
-            exponent: if zeros == 0 { exponent } else { exponent + i64::from(zeros) },
-        }
-    }
-
-    fn times(&self, other: &Self) -> Self {
-        Self { mantissa: &self.mantissa * &other.mantissa, exponent: self.exponent + other.exponent }
-    }
-
-    fn plus(self, other: Self) -> Self {
-        if self.mantissa == IBig::ZERO {
-            return other;
-        }
-        if other.mantissa == IBig::ZERO {
-            return self;
-        }
-        let exponent = self.exponent.min(other.exponent);
-        Self { mantissa: self.shifted(exponent) + other.shifted(exponent), exponent }
-    }
-
-    /// The integer x / 2^`exponent`, for an exponent of at most that of x.
-    fn shifted(&self, exponent: i64) -> IBig {
-        &self.mantissa << (self.exponent - exponent).max(0) as usize
-    }
-
-    fn rational(&self) -> RBig {
-        if self.exponent >= 0 {
-            RBig::from(&self.mantissa << self.exponent as usize)
-        } else {
-            RBig::from_parts(self.mantissa.clone(), UBig::ONE << self.exponent.unsigned_abs() as usize)
-        }
-    }
-}
-
-/// The rational number that equals a finite x.
-#[must_use]
-pub fn rational(x: f64) -> RBig {
-    Dyadic::new(x).rational()
-}
-
-/// c + Σ P R of a row.
-fn reward(mdp: &Mdp, row: usize) -> Dyadic {
-    let (_, probs) = mdp.transitions().row(row);
-    let terms = mdp.rewards_of(row).zip(probs).filter(|(r, _)| *r != 0.0);
-    let terms = terms.map(|(r, &p)| Dyadic::new(p).times(&Dyadic::new(r)));
-    terms.fold(Dyadic::new(mdp.action_reward(row)), Dyadic::plus)
-}
-
-/// The sign of the expected reward of a row, exactly.
-pub(crate) fn sign_of_reward(mdp: &Mdp, row: usize) -> i8 {
-    let (_, probs) = mdp.transitions().row(row);
-    let mut sum = Sum::default();
-    sum.add(mdp.action_reward(row));
-    mdp.rewards_of(row).zip(probs).for_each(|(r, &p)| sum.add_product(p, r));
-    let found = sum.interval();
-    match (found.lo > 0.0, found.hi < 0.0) {
-        (true, _) => 1,
-        (_, true) => -1,
-        _ => match reward(mdp, row).mantissa {
-            x if x > IBig::ZERO => 1,
-            x if x < IBig::ZERO => -1,
-            _ => 0,
-        },
-    }
-}
 
 /// A row as an equation of integers: weight · V(v) = constant + Σ coefficient · V(u), with u ≠ v.
 #[derive(Clone, Debug)]
@@ -633,9 +551,9 @@ fn evaluate(model: Restricted<'_>, steps: &[Steps], policy: &[usize]) -> Result<
     let (mut gain, mut bias) = (vec![RBig::ZERO; states], vec![RBig::ZERO; states]);
     let mut members = vec![Vec::new(); classes.count];
     let mut transient = Vec::new();
-    for (state, &choice) in policy.iter().enumerate() {
+    for (state, &row) in policy.iter().enumerate() {
         match classes.of_state[state] {
-            NONE if choice != STAY => transient.push(state),
+            NONE if row != STAY => transient.push(state),
             NONE => {}
             class => members[class as usize].push(state),
         }

@@ -18,9 +18,9 @@
 
 use warpkov_mdp::model::{Mdp, Objective};
 
+use crate::dyadic::sign_of_reward;
 use crate::graph::{Backward, Components, NONE, Restricted};
 use crate::interval::{Interval, Sum};
-use crate::rational::sign_of_reward;
 
 /// The origin of the row that stays in a component for ever.
 pub(crate) const STAY: usize = usize::MAX;

@@ -134,7 +134,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         options.output.print(&paths, out)?;
     }
     match options.verify {
-        Some(tolerance) => verify::paths(&given, &paths.states, tolerance),
+        Some(tolerance) => verify::paths(&given.model, given.sequences(), &paths.states, tolerance),
         None => Ok(Outcome::Success),
     }
 }

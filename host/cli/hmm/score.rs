@@ -82,7 +82,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     scores.context.phases.write = watch.lap();
     options.output.print(&scores, out)?;
     match options.verify {
-        Some(tolerance) => verify::scores(&given, &scores.log_likelihoods, tolerance),
+        Some(tolerance) => verify::scores(&given.model, given.sequences(), &scores.log_likelihoods, tolerance),
         None => Ok(Outcome::Success),
     }
 }

@@ -1,14 +1,15 @@
 //! `--verify` of `hmm score` and `hmm decode`.
 
+use warpkov_hmm::model::Hmm;
+use warpkov_hmm::sequences::Sequences;
 use warpkov_verify::hmm::{Unproved, likelihoods, shortfalls};
 use warpkov_verify::interval::Interval;
 
-use super::file::Given;
-use super::{Error, Outcome};
+use crate::error::{Error, Outcome};
 
 /// Proves that `scores` are ln P(O) within `tolerance`, relative to each or absolute below 1, and says so on stderr.
-pub fn scores(given: &Given, scores: &[f64], tolerance: f64) -> Result<Outcome, Error> {
-    let exact = likelihoods(&given.model, given.sequences()).map_err(refused)?;
+pub fn scores(model: &Hmm, sequences: &Sequences, scores: &[f64], tolerance: f64) -> Result<Outcome, Error> {
+    let exact = likelihoods(model, sequences).map_err(refused)?;
     if exact.len() != scores.len() {
         return Err(Error::Usage("--verify: sequences are split, expected one score for each".to_owned()));
     }
@@ -22,8 +23,8 @@ pub fn scores(given: &Given, scores: &[f64], tolerance: f64) -> Result<Outcome, 
 }
 
 /// Proves that no path has a ln P(O, q) above that of the path in `states` by more than `tolerance`, and says so on stderr.
-pub fn paths(given: &Given, states: &[u32], tolerance: f64) -> Result<Outcome, Error> {
-    let gaps = shortfalls(&given.model, given.sequences(), states).map_err(refused)?;
+pub fn paths(model: &Hmm, sequences: &Sequences, states: &[u32], tolerance: f64) -> Result<Outcome, Error> {
+    let gaps = shortfalls(model, sequences, states).map_err(refused)?;
     let worst = gaps.iter().map(|gap| gap.hi).fold(0.0, f64::max);
     Ok(said("ln P(O, q) of each path is below the largest one by", worst, tolerance))
 }
