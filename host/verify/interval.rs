@@ -209,7 +209,8 @@ impl Sum {
 
     /// Adds an interval.
     pub fn add_interval(&mut self, x: Interval) {
-        let middle = x.lo / 2.0 + x.hi / 2.0;
+        // Half of an odd subnormal number is none.
+        let middle = if x.lo == x.hi { x.lo } else { x.lo / 2.0 + x.hi / 2.0 };
         self.add(middle);
         if x.lo < x.hi {
             self.widen((x.hi - middle).max(middle - x.lo).next_up());
@@ -224,5 +225,19 @@ impl Sum {
             return Interval::ALL;
         }
         Interval::point(high) + (Interval::point(low) + Interval::new(-error, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_contain_the_smallest_numbers() {
+        for x in [f64::from_bits(1), -f64::from_bits(3), 1.0 / 3.0] {
+            let mut sum = Sum::default();
+            sum.add_interval(Interval::point(x));
+            assert!(sum.interval().contains(x), "{x:e}");
+        }
     }
 }
