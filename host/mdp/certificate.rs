@@ -61,7 +61,8 @@ impl Certificate {
 }
 
 /// Formats a nonnegative bound with two digits, rounded up.
-pub(super) fn rounded_up(bound: f64) -> String {
+#[must_use]
+pub fn rounded_up(bound: f64) -> String {
     let text = format!("{bound:.1e}");
     match text.parse::<f64>() {
         Ok(printed) if printed < bound => {

@@ -22,7 +22,7 @@ use warpkov_common::interrupt;
 use crate::graph::{Components, NONE, Restricted};
 use crate::interval::{Interval, Sum};
 use crate::rational::proper;
-use crate::reduce::{Place, Reduced, STAY, row_sum, scaled_reward};
+use crate::reduce::{Place, Reduced, STAY, onward_sum, row_sum, scaled_reward};
 
 /// What may be spent: visits of entries by sweeps.
 #[derive(Clone, Copy, Debug)]
@@ -108,12 +108,7 @@ pub(crate) fn discounted(
         let rows = model.rows(state);
         let ends = rows.is_empty() || rows.clone().any(|row| mdp.end(row) > 0.0);
         let least = if ends { Interval::ZERO } else { point(f64::INFINITY) };
-        rows.map(|row| {
-            let mut sum = Sum::default();
-            mdp.transitions().row(row).1.iter().for_each(|&p| sum.add(p));
-            sum.interval()
-        })
-        .fold((least.lo, 0.0_f64), |(lo, hi), sum| (lo.min(sum.lo), hi.max(sum.hi)))
+        rows.map(|row| onward_sum(mdp, row)).fold((least.lo, 0.0_f64), |(lo, hi), sum| (lo.min(sum.lo), hi.max(sum.hi)))
     });
     let (least, most) = sums.reduce(|| (f64::INFINITY, 0.0), |a, b| (a.0.min(b.0), a.1.max(b.1)));
     // 1 − γΣ and 1 − γσ

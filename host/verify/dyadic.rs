@@ -23,10 +23,7 @@ impl Dyadic {
         // Few bits make small integers.
         let zeros = if mantissa == 0 { 0 } else { mantissa.trailing_zeros() };
         let mantissa = IBig::from(mantissa >> zeros);
-        Self {
-            mantissa: if x < 0.0 { -mantissa } else { mantissa },
-            exponent: if zeros == 0 { exponent } else { exponent + i64::from(zeros) },
-        }
+        Self { mantissa: if x < 0.0 { -mantissa } else { mantissa }, exponent: exponent + i64::from(zeros) }
     }
 
     pub fn times(&self, other: &Self) -> Self {

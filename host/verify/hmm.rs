@@ -104,27 +104,37 @@ impl Scaled {
     }
 }
 
-/// A categorical model.
-struct Chain<'a> {
-    model: &'a Hmm,
-    probs: &'a [f64],
+/// The numbers of a categorical model.
+struct Chain {
+    states: usize,
     symbols: usize,
+    /// π.
+    start: Vec<Scaled>,
+    /// A, N × N.
+    transitions: Vec<Scaled>,
+    /// B, N × M.
+    emissions: Vec<Scaled>,
+    /// e.
+    end: Vec<Scaled>,
 }
 
-impl<'a> Chain<'a> {
-    fn new(model: &'a Hmm) -> Result<Self, Unproved> {
-        match model.emissions() {
-            Emissions::Categorical { symbols, probs } => Ok(Self { model, probs, symbols: *symbols as usize }),
-            Emissions::Gaussian { .. } => Err(Unproved::Vectors),
-        }
+impl Chain {
+    fn new(model: &Hmm) -> Result<Self, Unproved> {
+        let Emissions::Categorical { symbols, probs } = model.emissions() else { return Err(Unproved::Vectors) };
+        let states = model.states() as usize;
+        let scaled = |numbers: &[f64]| numbers.iter().map(|&x| Scaled::new(x)).collect::<Vec<_>>();
+        Ok(Self {
+            states,
+            symbols: *symbols as usize,
+            start: scaled(model.start()),
+            transitions: scaled(model.transitions()),
+            emissions: scaled(probs),
+            end: model.end().map_or_else(|| vec![Scaled::ONE; states], scaled),
+        })
     }
 
     fn emits(&self, state: usize, symbol: u32) -> Scaled {
-        Scaled::new(self.probs[state * self.symbols + symbol as usize])
-    }
-
-    fn end(&self, state: usize) -> Scaled {
-        self.model.end().map_or(Scaled::ONE, |end| Scaled::new(end[state]))
+        self.emissions[state * self.symbols + symbol as usize]
     }
 
     fn symbols<'s>(&self, sequences: &'s Sequences, sequence: usize) -> Result<&'s [u32], Unproved> {
@@ -139,38 +149,37 @@ impl<'a> Chain<'a> {
 
     /// The sum over all paths, or the largest path, rounded one way.
     fn forward<const UP: bool>(&self, symbols: &[u32], join: fn(Scaled, Scaled) -> Scaled) -> Scaled {
-        let states = self.model.states() as usize;
-        let rows: Vec<Scaled> = self.model.transitions().iter().map(|&p| Scaled::new(p)).collect();
+        let states = self.states;
         let mut values = vec![Scaled::ONE; states];
         for (t, &symbol) in symbols.iter().enumerate() {
             let next = |to: usize| {
                 let arrived = match t {
-                    0 => Scaled::new(self.model.start()[to]),
-                    _ => (0..states)
-                        .fold(Scaled::ZERO, |all, from| join(all, values[from].times::<UP>(rows[from * states + to]))),
+                    0 => self.start[to],
+                    _ => (0..states).fold(Scaled::ZERO, |all, from| {
+                        join(all, values[from].times::<UP>(self.transitions[from * states + to]))
+                    }),
                 };
                 arrived.times::<UP>(self.emits(to, symbol))
             };
             values = (0..states).map(next).collect();
         }
-        let ended = values.iter().enumerate().map(|(state, value)| value.times::<UP>(self.end(state)));
+        let ended = values.iter().enumerate().map(|(state, value)| value.times::<UP>(self.end[state]));
         ended.fold(Scaled::ZERO, join)
     }
 
     fn path<const UP: bool>(&self, symbols: &[u32], path: &[u32]) -> Scaled {
-        let states = self.model.states() as usize;
         let mut value = Scaled::ONE;
         let mut before = None;
         for (&symbol, &state) in symbols.iter().zip(path) {
             let state = state as usize;
             let step = match before {
-                None => self.model.start()[state],
-                Some(before) => self.model.transitions()[before * states + state],
+                None => self.start[state],
+                Some(before) => self.transitions[before * self.states + state],
             };
-            value = value.times::<UP>(Scaled::new(step)).times::<UP>(self.emits(state, symbol));
+            value = value.times::<UP>(step).times::<UP>(self.emits(state, symbol));
             before = Some(state);
         }
-        before.map_or(value, |state| value.times::<UP>(self.end(state)))
+        before.map_or(value, |state| value.times::<UP>(self.end[state]))
     }
 }
 
@@ -182,9 +191,9 @@ pub fn likelihoods(model: &Hmm, sequences: &Sequences) -> Result<Vec<Interval>, 
     let chain = Chain::new(model)?;
     let of_sequence = |sequence: usize| {
         let symbols = chain.symbols(sequences, sequence)?;
-        let low = chain.forward::<false>(symbols, Scaled::plus::<false>).ln();
-        let high = chain.forward::<true>(symbols, Scaled::plus::<true>).ln();
-        Ok(low.hull(high))
+        let low = chain.forward::<false>(symbols, Scaled::plus::<false>);
+        let high = chain.forward::<true>(symbols, Scaled::plus::<true>);
+        Ok(low.ln().hull(high.ln()))
     };
     (0..sequences.len()).into_par_iter().map(of_sequence).collect()
 }
@@ -201,9 +210,9 @@ pub fn shortfalls(model: &Hmm, sequences: &Sequences, states: &[u32]) -> Result<
     }
     let of_sequence = |sequence: usize| {
         let symbols = chain.symbols(sequences, sequence)?;
-        let best =
-            [chain.forward::<false>(symbols, Scaled::larger).ln(), chain.forward::<true>(symbols, Scaled::larger).ln()];
-        let best = best[0].hull(best[1]);
+        let low = chain.forward::<false>(symbols, Scaled::larger);
+        let high = chain.forward::<true>(symbols, Scaled::larger);
+        let best = low.ln().hull(high.ln());
         if best.hi == f64::NEG_INFINITY {
             return Ok(Interval::ZERO);
         }

@@ -23,7 +23,7 @@ use crate::bounds::{self, Effort};
 use crate::graph::Restricted;
 use crate::interval::Interval;
 use crate::rational::{self, Exact, TooLarge};
-use crate::reduce::{Reduced, STAY, Sums, Undefined};
+use crate::reduce::{Reduced, STAY, Sums, Undefined, onward_sum};
 
 /// What a solution optimises.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +51,18 @@ impl Quantity {
             Self::Average => "average",
             Self::Horizon(_) => "horizon",
         }
+    }
+
+    /// Whether γ counts.
+    #[must_use]
+    pub fn discounts(&self) -> bool {
+        matches!(self, Self::Discounted | Self::Horizon(_))
+    }
+
+    /// T of a finite horizon.
+    #[must_use]
+    pub fn horizon(&self) -> Option<u32> {
+        if let Self::Horizon(steps) = self { Some(*steps) } else { None }
     }
 }
 
@@ -373,12 +385,7 @@ impl Asked<'_> {
         };
         let goal = match self.quantity {
             Quantity::Discounted => {
-                let largest = (0..mdp.rows()).map(|row| {
-                    let mut sum = crate::interval::Sum::default();
-                    mdp.transitions().row(row).1.iter().for_each(|&p| sum.add(p));
-                    sum.interval().hi
-                });
-                let most = largest.fold(0.0, f64::max);
+                let most = (0..mdp.rows()).map(|row| onward_sum(mdp, row).hi).fold(0.0, f64::max);
                 if (Interval::point(1.0) - Interval::point(mdp.gamma()) * Interval::point(most)).lo <= 0.0 {
                     return Err(VerifyError::Gamma(mdp.gamma()));
                 }

@@ -252,10 +252,20 @@ impl<'a> Reduced<'a> {
     }
 }
 
-/// The sum σ of a row with its end probability.
-pub(crate) fn row_sum(mdp: &Mdp, row: usize) -> Interval {
+fn onward(mdp: &Mdp, row: usize) -> Sum {
     let mut sum = Sum::default();
     mdp.transitions().row(row).1.iter().for_each(|&p| sum.add(p));
+    sum
+}
+
+/// The sum of a row without its end probability.
+pub(crate) fn onward_sum(mdp: &Mdp, row: usize) -> Interval {
+    onward(mdp, row).interval()
+}
+
+/// The sum σ of a row with its end probability.
+pub(crate) fn row_sum(mdp: &Mdp, row: usize) -> Interval {
+    let mut sum = onward(mdp, row);
     sum.add(mdp.end(row));
     sum.interval()
 }

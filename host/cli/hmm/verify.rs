@@ -2,6 +2,7 @@
 
 use warpkov_hmm::model::Hmm;
 use warpkov_hmm::sequences::Sequences;
+use warpkov_mdp::certificate::rounded_up;
 use warpkov_verify::hmm::{Unproved, likelihoods, shortfalls};
 use warpkov_verify::interval::Interval;
 
@@ -32,7 +33,7 @@ pub fn paths(model: &Hmm, sequences: &Sequences, states: &[u32], tolerance: f64)
 fn said(what: &str, worst: f64, tolerance: f64) -> Outcome {
     let proved = worst <= tolerance;
     let verdict = if proved { "proved" } else { "not proved" };
-    eprintln!("{verdict}: {what} at most {worst:.1e}, at most {tolerance:e} asked");
+    eprintln!("{verdict}: {what} at most {}, at most {tolerance:e} asked", rounded_up(worst));
     if proved { Outcome::Success } else { Outcome::Negative }
 }
 

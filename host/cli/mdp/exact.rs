@@ -7,6 +7,7 @@ use serde::Serialize;
 use warpkov_common::numbers::{Number, Numbers};
 use warpkov_common::terminal::escaped;
 use warpkov_mdp::ask::evaluate::{Options as Solve, bounds};
+use warpkov_mdp::certificate::rounded_up;
 use warpkov_mdp::criterion::Criterion;
 use warpkov_mdp::model::whole::Named;
 use warpkov_mdp::model::{Mdp, NO_ACTION, Objective};
@@ -17,7 +18,7 @@ use warpkov_verify::mdp::{Claim, ExactSolution, Quantity, Verdict, Verification,
 use warpkov_verify::rational::{TooLarge, WORK};
 
 use super::solve::{Common, observer};
-use super::verify::{Up, quantity, refusal};
+use super::verify::{quantity, refusal};
 use super::{Error, Outcome};
 use crate::common::progress::Waiting;
 
@@ -160,7 +161,6 @@ impl Summary for ExactReport<'_> {
     fn write_json(&self, out: &mut dyn Write, with_solution: bool) -> io::Result<()> {
         let [error, loss] = self.errors().map(Number);
         let [solved, proved] = self.elapsed.map(|time| time.as_secs_f64());
-        let discounts = matches!(self.quantity, Quantity::Discounted | Quantity::Horizon(_));
         let policy = || self.policy.iter().map(|&action| (action != NO_ACTION).then_some(action)).collect();
         let (arithmetic, exact) = match &self.proof {
             Proof::Fractions(exact) => ("rationals", Some(&exact.values)),
@@ -174,8 +174,8 @@ impl Summary for ExactReport<'_> {
             criterion: self.quantity.name(),
             objective: self.mdp.objective(),
             states: self.mdp.states(),
-            gamma: discounts.then(|| self.mdp.gamma()),
-            horizon: if let Quantity::Horizon(steps) = self.quantity { Some(steps) } else { None },
+            gamma: self.quantity.discounts().then(|| self.mdp.gamma()),
+            horizon: self.quantity.horizon(),
             error,
             loss,
             compute_seconds: solved,
@@ -203,9 +203,9 @@ impl Summary for ExactReport<'_> {
         match &self.proof {
             Proof::Fractions(_) => "Exact: V* as fractions, and a policy without loss (rational arithmetic)".to_owned(),
             Proof::Enclosure(..) => {
-                let [error, loss] = self.errors().map(Up);
+                let [error, loss] = self.errors().map(rounded_up);
                 let proved = if self.is_proved() { "Proved" } else { "Not proved to ε" };
-                format!("{proved}: |V − V*| ≤ {error:e}, and the policy loses at most {loss:e} (intervals)")
+                format!("{proved}: |V − V*| ≤ {error}, and the policy loses at most {loss} (intervals)")
             }
         }
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use warpkov_common::numbers::Number;
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
+use warpkov_mdp::certificate::rounded_up;
 use warpkov_mdp::criterion::Criterion;
 use warpkov_mdp::io::SolutionFile;
 use warpkov_mdp::model::{Mdp, Objective};
@@ -175,7 +176,7 @@ impl Verified<'_> {
         };
         match verdict {
             Verdict::Proved => {
-                format!("Proved: {what} ≤ {upper:.1e}, at most {limit:e} asked ({by})", upper = Up(upper))
+                format!("Proved: {what} ≤ {}, at most {limit:e} asked ({by})", rounded_up(upper))
             }
             Verdict::Refuted => format!("Refuted: {what} > {limit:e}: at least {lower:.3e}, near state {place} ({by})"),
             Verdict::Undecided => {
@@ -185,26 +186,8 @@ impl Verified<'_> {
     }
 }
 
-/// A bound that is printed rounded up.
-pub struct Up(pub f64);
-
-impl std::fmt::LowerExp for Up {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text = format!("{:.1e}", self.0);
-        match text.parse::<f64>() {
-            Ok(printed) if printed < self.0 => {
-                let unit = 10f64.powi(self.0.log10().floor() as i32 - 1);
-                write!(f, "{:.1e}", printed + unit)
-            }
-            _ => f.write_str(&text),
-        }
-    }
-}
-
 impl Report for Verified<'_> {
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        let gamma = matches!(self.quantity, Quantity::Discounted | Quantity::Horizon(_)).then(|| self.mdp.gamma());
-        let horizon = if let Quantity::Horizon(steps) = self.quantity { Some(*steps) } else { None };
         let found = self.found;
         write_object(
             out,
@@ -212,8 +195,8 @@ impl Report for Verified<'_> {
                 verdict: found.verdict(),
                 criterion: self.quantity.name(),
                 states: self.mdp.states(),
-                gamma,
-                horizon,
+                gamma: self.quantity.discounts().then(|| self.mdp.gamma()),
+                horizon: self.quantity.horizon(),
                 values: self.finding(found.values),
                 policy: found.policy.map(|policy| self.finding(policy)),
                 verify_seconds: found.elapsed.as_secs_f64(),
