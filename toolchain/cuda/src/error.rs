@@ -289,7 +289,7 @@ fn kernels(call: &str, code: u32) -> String {
 
 /// Uses the kernels of this thread, unless it ends: a GPU may be closed by a destructor after them.
 fn with_launched<R>(work: impl FnOnce(&mut Vec<&'static str>) -> R) -> Option<R> {
-    LAUNCHED.try_with(|entries| entries.try_borrow_mut().ok().map(|mut entries| work(&mut entries))).ok().flatten()
+    LAUNCHED.try_with(|entries| work(&mut entries.borrow_mut())).ok()
 }
 
 /// Converts a code that `call` returned into a result.
