@@ -4,6 +4,8 @@
 //! `WARPKOV_FUZZ_SECONDS` is the time for each reader, in place of its number of inputs. An input that fails stays in
 //! `target/tmp/fuzz/READER/`, also if the process aborts.
 
+#[path = "../support/allocator.rs"]
+mod allocator;
 mod counting;
 mod mutate;
 mod readers;
@@ -49,6 +51,7 @@ fn mutated_files_are_read_or_refused() {
 fn fuzz(reader: &Reader, folder: &Path, time: Option<Duration>) -> Result<(), String> {
     reader.prepare(folder);
     let corpus = reader.corpus();
+    let packed: Vec<_> = corpus.iter().map(|file| (reader.wrap)(file)).collect();
     let name = reader.name;
     if corpus.is_empty() {
         return Err(format!("{name}: no corpus"));
@@ -56,14 +59,11 @@ fn fuzz(reader: &Reader, folder: &Path, time: Option<Duration>) -> Result<(), St
     let (begun, [mut accepted, mut refused]) = (Instant::now(), [0, 0]);
     let more = |number: u64| time.map_or(number < reader.inputs, |time| begun.elapsed() < time);
     for number in (0..).take_while(|&number| more(number)) {
-        let input = match corpus.get(number as usize) {
-            Some(file) => (reader.wrap)(file),
+        let input = match packed.get(number as usize) {
+            Some(file) => file.clone(),
             // Half of the packed files are mutated inside, half outside.
             None if number % 2 == 0 => (reader.wrap)(&mutate::mutate(&corpus, reader.tokens, number)),
-            None => {
-                let packed: Vec<_> = corpus.iter().map(|file| (reader.wrap)(file)).collect();
-                mutate::mutate(&packed, reader.tokens, number)
-            }
+            None => mutate::mutate(&packed, reader.tokens, number),
         };
         if (reader.skips)(&input) {
             continue;

@@ -5,4 +5,6 @@ mod mdp;
 mod pomdp;
 mod stream;
 
+#[path = "../support/allocator.rs"]
+mod allocator;
 mod counting;

@@ -1,4 +1,4 @@
-//! Options, random models, and the check of a policy.
+//! Options, random models, the observer of a solve, and the check of a policy.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::model::{Pomdp, PomdpParts};
 use warpkov_pomdp::options::{Gap, Limits, SolveOptions};
 use warpkov_pomdp::simulate::{Options, Simulator};
-use warpkov_pomdp::solution::Solution;
+use warpkov_pomdp::solution::{Round, Solution};
 use warpkov_pomdp::solve::solve_with;
 use warpkov_pomdp::verify::verify;
 use warpkov_runtime::choose::DeviceChoice;
@@ -24,29 +24,38 @@ pub fn options(gap: f64, iterations: u64) -> SolveOptions {
     }
 }
 
-pub fn solve(model: &Pomdp, options: &SolveOptions) -> Solution {
+/// An observer that asserts that bounds do not cross and never become worse.
+pub fn watch() -> impl FnMut(&Round) -> ControlFlow<()> {
     let mut last = (f64::NEG_INFINITY, f64::INFINITY);
-    let solution = solve_with(model, options, &mut |round| {
+    move |round| {
         assert!(round.lower <= round.upper, "{round:?}");
-        // Bounds never become worse.
         assert!(round.lower >= last.0 && round.upper <= last.1, "{round:?} after {last:?}");
         last = (round.lower, round.upper);
         ControlFlow::Continue(())
-    });
-    solution.unwrap()
+    }
+}
+
+pub fn solve(model: &Pomdp, options: &SolveOptions) -> Solution {
+    solve_with(model, options, &mut watch()).unwrap()
 }
 
 /// A random model of 2 or 3 states, 2 actions and 1 or 2 observations.
 pub fn model(random: &mut Random) -> Pomdp {
     let (states, actions, observations) = (2 + random.below(2) as u32, 2, 1 + random.below(2) as u32);
+    let gamma = 0.3 + 0.4 * random.unit();
+    model_of(random, [states, actions, observations], gamma, 2.0)
+}
+
+/// A random model with so many states, actions and observations, and rewards or costs up to `size`.
+pub fn model_of(random: &mut Random, [states, actions, observations]: [u32; 3], gamma: f64, size: f64) -> Pomdp {
     let rows = (states * actions) as usize;
     let process = MdpParts {
         states,
         choices: Choices::Uniform(actions),
-        gamma: 0.3 + 0.4 * random.unit(),
+        gamma,
         objective: if random.unit() < 0.3 { Objective::Minimize } else { Objective::Maximize },
         transitions: distributions(random, rows, states),
-        action_rewards: random.signed(rows).into_iter().map(|reward| 2.0 * reward).collect::<Vec<_>>().into(),
+        action_rewards: random.signed(rows).into_iter().map(|reward| size * reward).collect::<Vec<_>>().into(),
         ..MdpParts::default()
     };
     let observed = distributions(random, rows, observations);

@@ -1,25 +1,14 @@
 //! Solves on the emulator: the bounds of walks hold, and runs are reproducible.
 
-use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
 use warpkov_pomdp::generate::{Olfactory, Tiger};
 use warpkov_pomdp::model::Pomdp;
 use warpkov_pomdp::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions};
-use warpkov_pomdp::solution::{Round, Solution, Status};
-use warpkov_pomdp::solve::solve_with;
+use warpkov_pomdp::solution::{Round, Status};
 use warpkov_runtime::choose::DeviceChoice;
 
-fn solve(model: &Pomdp, options: &SolveOptions) -> Solution {
-    let mut last = (f64::NEG_INFINITY, f64::INFINITY);
-    let solution = solve_with(model, options, &mut |round| {
-        assert!(round.lower <= round.upper, "{round:?}");
-        assert!(round.lower >= last.0 && round.upper <= last.1, "{round:?} after {last:?}");
-        last = (round.lower, round.upper);
-        ControlFlow::Continue(())
-    });
-    solution.unwrap()
-}
+use crate::common::solve;
 
 fn emulated(expansion: Option<Expansion>, precision: Precision, iterations: u64) -> SolveOptions {
     SolveOptions {

@@ -1,5 +1,6 @@
 //! Tests of the library for partially observable models.
 
+mod common;
 mod controllers;
 mod device;
 mod exact;

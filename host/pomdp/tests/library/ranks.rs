@@ -3,41 +3,20 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use warpkov_mdp::model::{Choices, MdpParts, Objective};
-use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::generate::{FourByThree, Maze, Olfactory, Tiger};
-use warpkov_pomdp::model::{Pomdp, PomdpParts};
-use warpkov_pomdp::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions};
-use warpkov_pomdp::solution::{Round, Solution, Status};
+use warpkov_pomdp::model::Pomdp;
+use warpkov_pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
+use warpkov_pomdp::solution::{Solution, Status};
 use warpkov_pomdp::solve::{Error, solve_on, solve_with};
 use warpkov_pomdp::verify::verify;
 use warpkov_runtime::choose::DeviceChoice;
 use warpkov_runtime::comm::{self, Communicator, Local};
 
-use crate::distributions::distributions;
+use crate::common::{model_of, options, watch};
 use crate::random::Random;
 
 /// Long enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-fn options(gap: f64, iterations: u64) -> SolveOptions {
-    SolveOptions {
-        device: DeviceChoice::Cpu,
-        limits: Limits { gap: Gap::Absolute(gap), iterations: Some(iterations), ..Limits::default() },
-        ..SolveOptions::default()
-    }
-}
-
-/// An observer that asserts that bounds do not cross and never become worse.
-fn watch() -> impl FnMut(&Round) -> ControlFlow<()> {
-    let mut last = (f64::NEG_INFINITY, f64::INFINITY);
-    move |round| {
-        assert!(round.lower <= round.upper, "{round:?}");
-        assert!(round.lower >= last.0 && round.upper <= last.1, "{round:?} after {last:?}");
-        last = (round.lower, round.upper);
-        ControlFlow::Continue(())
-    }
-}
 
 fn try_on(size: u32, model: &Pomdp, options: &SolveOptions) -> Result<Vec<Solution>, Error> {
     Local::run(size, PATIENCE, |local| solve_on(local, model, options, &mut watch()))
@@ -63,23 +42,9 @@ fn solve(size: u32, model: &Pomdp, options: &SolveOptions) -> Solution {
 fn random_model(random: &mut Random) -> Pomdp {
     let (states, actions) = (2 + random.below(5) as u32, 2 + random.below(2) as u32);
     let observations = 1 + random.below(3) as u32;
-    let rows = (states * actions) as usize;
     let size = 10_f64.powf(6.0 * random.unit() - 3.0);
-    let process = MdpParts {
-        states,
-        choices: Choices::Uniform(actions),
-        gamma: 0.3 + 0.6 * random.unit(),
-        objective: if random.unit() < 0.3 { Objective::Minimize } else { Objective::Maximize },
-        transitions: distributions(random, rows, states),
-        action_rewards: random.signed(rows).into_iter().map(|reward| size * reward).collect::<Vec<_>>().into(),
-        ..MdpParts::default()
-    };
-    let observed = distributions(random, rows, observations);
-    let start = distributions(random, 1, states);
-    let start = Belief::new(start.col().to_vec(), start.val().to_vec()).unwrap();
-    let model =
-        PomdpParts { process, observation_count: observations, observations: observed, start, ..PomdpParts::default() };
-    model.validated().unwrap()
+    let gamma = 0.3 + 0.6 * random.unit();
+    model_of(random, [states, actions, observations], gamma, size)
 }
 
 /// The gap that a random model is solved to.

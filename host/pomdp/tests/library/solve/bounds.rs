@@ -21,7 +21,7 @@ use warpkov_runtime::choose::DeviceChoice;
 use crate::exact::incremental_pruning;
 use crate::random::Random;
 
-use super::common::{discounted, model, options, solve};
+use crate::common::{discounted, model, options, solve};
 
 /// 200 random models against exact value iteration: V*ₙ, plus the range of the rewards after n steps.
 #[test]

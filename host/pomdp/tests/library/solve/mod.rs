@@ -1,7 +1,6 @@
 //! The solver of POMDPs: its bounds hold, and converge to published values.
 
 mod bounds;
-mod common;
 mod policies;
 mod published;
 mod runs;

@@ -20,7 +20,7 @@ use warpkov_runtime::choose::DeviceChoice;
 use crate::distributions::distributions;
 use crate::random::Random;
 
-use super::common::{discounted, is_attained, model, options, solve};
+use crate::common::{discounted, is_attained, model, options, solve};
 
 /// A machine that wears, γ from .99 to .9999: a policy must keep the vectors that its other vectors refer to, otherwise
 /// it earns only part of its reported value.

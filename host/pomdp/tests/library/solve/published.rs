@@ -8,7 +8,7 @@ use warpkov_pomdp::simulate::{Options, Simulator};
 use warpkov_pomdp::solution::Status;
 use warpkov_pomdp::verify::verify;
 
-use super::common::{options, solve};
+use crate::common::{options, solve};
 
 /// Cassandra's tiger at γ = .95: SARSOP's bounds on V*(b₀) are 19.3711 and 19.3721.
 #[test]

@@ -12,7 +12,7 @@ use warpkov_pomdp::solution::Status;
 use warpkov_pomdp::solve::solve_with;
 use warpkov_runtime::choose::DeviceChoice;
 
-use super::common::{options, solve};
+use crate::common::{options, solve};
 
 /// Equal seeds give equal runs.
 #[test]
