@@ -104,7 +104,8 @@ class Campaign:
     def __init__(self, options):
         self.options = options
         self.program = str(Path(options.program).resolve())
-        self.folder = Path(tempfile.mkdtemp())
+        self.kept = tempfile.TemporaryDirectory()
+        self.folder = Path(self.kept.name)
         self.driver = self.folder / "driver"
         self.driver.mkdir()
         (self.driver / "libcuda.so.1").symlink_to(Path(options.driver).resolve())

@@ -9,8 +9,8 @@ target=${CARGO_TARGET_DIR:-target}
 bundle=$target/gpu-bundle
 
 # One command, so that the library is compiled once. Tests bring the programs of their packages with them.
-messages=$(cargo test --release --no-run --package warpkov --package warpkov-mdp --package warpkov-models --test kernels \
-    --test library --test devices --message-format=json-render-diagnostics)
+messages=$(cargo test --release --no-run --package warpkov --package warpkov-mdp --package warpkov-models \
+    --package warpkov-cuda --test kernels --test library --test devices --example driver --message-format=json-render-diagnostics)
 
 # Prints the path of a cargo target's executable.
 executable() {
@@ -23,7 +23,6 @@ for line in sys.stdin:
 ' "$1" <<<"$messages" | tail -n 1
 }
 
-cargo build --release --package warpkov-cuda --example driver
 rm -rf "$bundle"
 mkdir -p "$bundle/data" "$bundle/peers"
 for program in warpkov kernels library warpkov-models; do
