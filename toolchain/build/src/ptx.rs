@@ -28,6 +28,8 @@ pub struct Entry<'a> {
     pub name: &'a str,
     /// Size of each parameter in bytes.
     pub params: Vec<usize>,
+    /// The parameters that are buffers' addresses, by index.
+    pub buffers: Vec<usize>,
     /// Instructions, labels and declarations, each with its line number in the file, from 1.
     pub body: Vec<(usize, &'a str)>,
     /// Index among the items.
@@ -225,10 +227,13 @@ impl<'a> Item<'a> {
         let mut lines = self.lines().filter(|(_, line)| !line.is_empty());
         let name = lines.next().and_then(|(_, line)| Some(line.split_once(".entry")?.1.split('(').next()?.trim()));
         let name = name.unwrap_or_default();
-        let mut entry = Entry { name, params: Vec::new(), body: Vec::new(), at };
+        let mut entry = Entry { name, params: Vec::new(), buffers: Vec::new(), body: Vec::new(), at };
         // The signature, up to the opening brace of the body.
         for (number, line) in lines.by_ref().take_while(|(_, line)| !line.starts_with('{')) {
             if line.starts_with(".param") {
+                if line.contains(" .ptr ") {
+                    entry.buffers.push(entry.params.len());
+                }
                 entry.params.push(size(line).ok_or_else(|| format!("line {number}: no size in `{line}`"))?);
             }
         }
