@@ -57,6 +57,8 @@ case ${1:-} in
 --sanitize) exec ./sanitize.sh ./kernels ;;
 esac
 WARPKOV_REQUIRE_GPU=1 ./kernels cuda
+# Each of these measures the process, so it runs alone.
+./kernels cuda --ignored --test-threads 1
 ./library reference
 WARPKOV_REQUIRE_GPU=1 ./models
 ./warpkov learn submit course/student-* course/reference --device cuda --time-limit 20 --out course.csv

@@ -13,7 +13,7 @@ Of a kill, these must hold:
 
 - the checkpoint is absent or complete, and of this command's outputs each is absent, what it was before, or complete;
 - nothing else is beside them but files of temporary names, .warpkov-*, which are counted: a complete file in the last step of a
-  replacement, and a part of a file that ranks write together (.safetensors of mdp generate);
+  replacement, and a part of a file that several ranks write together;
 - the command, begun again with --auto-resume or --resume, ends with the exit code of an undisturbed run, and with its result.
 
 Which result: the bits where book/reference/guarantees.md promises them (values in f64, hmm train, files that are written at once). For

@@ -62,7 +62,7 @@ done
 # `make package` verifies them, which compiles all dependencies and kernels again, far longer than this script runs. `make test` also runs before a
 # commit, so changed files are allowed.
 cd "$root"
-cargo package --workspace --exclude warpkov-python --exclude warpkov-capi --exclude warpkov-models --no-verify --allow-dirty --quiet
+cargo package --workspace --exclude warpkov-python --exclude warpkov-capi --exclude warpkov-models --exclude warpkov-races --no-verify --allow-dirty --quiet
 libraries=()
 for manifest in {/usr,"${RUSTUP_HOME:-$HOME/.rustup}"/toolchains/*}/lib/rustlib/src/rust/library/Cargo.toml; do
     [[ ! -e $manifest ]] || libraries+=(--sync "$manifest")

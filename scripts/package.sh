@@ -11,4 +11,4 @@ clean() { rm -rf "$target" "$registry"/{src,cache}/-*/warpkov*; }
 trap clean EXIT
 rm -rf "$registry"/{src,cache}/-*/warpkov*
 export CARGO_TARGET_DIR=$target WARPKOV_REQUIRE_PTX=1 WARPKOV_GPUS=none
-cargo package --workspace --exclude warpkov-python --exclude warpkov-capi --exclude warpkov-models
+cargo package --workspace --exclude warpkov-python --exclude warpkov-capi --exclude warpkov-models --exclude warpkov-races

@@ -57,6 +57,7 @@ fetch() {
 suite() {
     renice --priority 4 --pid "$BASHPID" >/dev/null
     step cargo test --workspace --test kernels
+    step cargo test --workspace --test kernels -- --ignored --test-threads 1
     step scripts/test-learn.sh
     step scripts/own-kernel.sh
 }

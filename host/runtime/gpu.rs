@@ -16,10 +16,7 @@ pub fn open(ordinal: u32) -> Result<Gpu, CudaError> {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
-    use std::path::Path;
 
-    use warpkov_build::races::contract::Sources;
-    use warpkov_build::races::{Verdict, page};
     use warpkov_build::{audit, ptx};
 
     use super::*;
@@ -106,33 +103,5 @@ mod tests {
                 assert_eq!(needs, has, "{}", entry.name);
             }
         }
-    }
-
-    /// Compares the book's page with the proof of the kernels of this build.
-    #[test]
-    fn races_are_as_the_book_says() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let (folder, path) = (root.join("kernels/src"), root.join("book/races.md"));
-        // A packaged crate has no book; a build without a compiler has no kernels.
-        let (true, Ok(compiler)) = (path.exists(), MODULES.compiler) else { return };
-        let sources = Sources::read(&folder).expect("the kernels are read");
-        let rows = page::rows(&sources, |name| {
-            let newest = MODULES.baselines.iter().rev();
-            newest
-                .flat_map(|baseline| baseline.entries.iter().map(move |entry| (baseline, entry)))
-                .find_map(|(baseline, entry)| (entry.name == name).then(|| baseline.text(entry).expect("it is whole")))
-        });
-        let details: String = rows.iter().map(|row| format!("{}\n", row.detail)).collect();
-        let proven = rows.iter().filter(|row| matches!(row.verdict, Verdict::Proven(_))).count();
-        assert!(2 * proven >= rows.len(), "{proven} of {} kernels are proven:\n{details}", rows.len());
-        let release: Vec<_> = compiler.split_whitespace().take(2).collect();
-        let (page, release) = (page::page(&rows, &release.join(" ")), release.join(" "));
-        if std::env::var_os("WARPKOV_UPDATE_BOOK").is_some_and(|value| value == "1") {
-            std::fs::write(&path, &page).expect("the page is written");
-        }
-        let written = std::fs::read_to_string(&path).expect("the page is read");
-        // Another compiler makes other PTX.
-        let same = written.contains(&format!("by {release}."));
-        assert!(!same || written == page, "book/races.md is out of date: WARPKOV_UPDATE_BOOK=1 writes it\n{details}");
     }
 }

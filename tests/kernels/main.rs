@@ -6,6 +6,8 @@
 //! Where threads compete, by atomic operations, each order of threads may have other winners. `WARPKOV_ORDERS=100` runs
 //! these cases in 100 random orders besides the fixed ones. A failure names the order, whose number repeats it:
 //! `Interleaved(17)` needs `WARPKOV_ORDERS=17`.
+//!
+//! `ten_thousand_solves` measures the process, so it runs alone: `--ignored`.
 
 /// Adds cases that are generic over precision and offsets, in every combination; the emulator runs those in which each of the
 /// four types occurs once.
@@ -30,6 +32,7 @@ mod hmm;
 mod hopper;
 mod lessons;
 mod library;
+mod many;
 mod mdp;
 mod pomdp;
 #[path = "../support/random.rs"]
@@ -161,6 +164,16 @@ impl Suite {
         let (name, which) = (format!("{}::{name}", self.device), self.which);
         self.trials.push(Trial::test(name, move || which.run(case)));
     }
+
+    /// Adds a case that runs by itself, once, and only where `--ignored` asks for it.
+    pub fn add_alone(&mut self, name: &str, case: impl FnOnce(&AnyDevice) -> Outcome + Send + 'static) {
+        let (name, which) = (format!("{}::{name}", self.device), self.which);
+        let run = move || match which {
+            Which::Emulated(..) => case(&Emulator::default().into()),
+            Which::Gpu(ordinal) => case(&*gpu(ordinal)?),
+        };
+        self.trials.push(Trial::test(name, run).with_ignored_flag(true));
+    }
 }
 
 /// The cases that every device runs.
@@ -193,9 +206,10 @@ fn main() -> ExitCode {
         Suite::new("emulated-interleaved".to_owned(), Which::Emulated(&[Schedule::Interleaved(1)], Some(0)));
     lessons::add(&mut interleaved);
     all.extend(interleaved.trials);
-    let mut profiled = Suite::new("emulated".to_owned(), Which::Emulated(&[Schedule::RoundRobin], Some(0)));
-    profiled.add("counters", counters::compare);
-    all.extend(profiled.trials);
+    let mut once = Suite::new("emulated".to_owned(), Which::Emulated(&[Schedule::RoundRobin], Some(0)));
+    once.add("counters", counters::compare);
+    many::add(&mut once);
+    all.extend(once.trials);
     let gpus = Gpu::count().unwrap_or(0);
     if gpus == 0 && std::env::var_os("WARPKOV_REQUIRE_GPU").is_some_and(|value| value == "1") {
         eprintln!("error: WARPKOV_REQUIRE_GPU is set, and there is no GPU");
@@ -205,6 +219,7 @@ fn main() -> ExitCode {
         all.extend(trials(format!("cuda:{ordinal}"), Which::Gpu(ordinal)));
         let mut suite = Suite::new(format!("cuda:{ordinal}"), Which::Gpu(ordinal));
         gpu::add(&mut suite);
+        many::add(&mut suite);
         suite.add("counters", |device, _| counters::launches(device));
         all.extend(suite.trials);
     }

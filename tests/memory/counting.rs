@@ -9,6 +9,10 @@ use crate::allocator::Counting;
 pub static NOW: AtomicUsize = AtomicUsize::new(0);
 pub static PEAK: AtomicUsize = AtomicUsize::new(0);
 
+/// Calls of the allocator so far, and the bytes of all of them.
+pub static CALLS: AtomicUsize = AtomicUsize::new(0);
+pub static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A test holds this while it counts, so that it counts its own allocations alone.
@@ -17,6 +21,8 @@ pub fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn add(bytes: usize) {
+    CALLS.fetch_add(1, Relaxed);
+    ALLOCATED.fetch_add(bytes, Relaxed);
     PEAK.fetch_max(NOW.fetch_add(bytes, Relaxed) + bytes, Relaxed);
 }
 

@@ -328,7 +328,8 @@ impl New {
             }
         }
         io::copy(self.file(), &mut old)?;
-        old.set_len(length)
+        old.set_len(length)?;
+        old.sync_all()
     }
 }
 
@@ -407,12 +408,10 @@ impl<W: Write> Write for Limited<W> {
     }
 }
 
-/// A new file with a temporary name beside its path, of its full length, which several processes fill. Dropped, it is
-/// removed.
+/// A new file of its full length that several processes fill, by a temporary name beside its path; or one process, without a name if
+/// the file system allows it. Dropped, it is removed.
 pub struct Draft {
     new: New,
-    /// Its temporary name.
-    name: PathBuf,
     path: PathBuf,
     old: Option<Metadata>,
     /// Whether the new file has the metadata of the old one.
@@ -420,31 +419,31 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Creates a file of `length` zeros that [`publish`](Self::publish) moves to `path`; `None` if that is no regular file.
+    /// Creates a file of `length` zeros that [`publish`](Self::publish) moves to `path`; `None` if that is no regular file. It has a
+    /// name if it is `shared`.
     ///
     /// # Errors
     /// [`ErrorKind::StorageFull`] if the file system has too little space, and the errors of [`check`].
-    pub fn create(path: &Path, length: u64) -> io::Result<Option<Self>> {
+    pub fn create(path: &Path, length: u64, shared: bool) -> io::Result<Option<Self>> {
         let Target::File { path, old } = resolve(path)? else { return Ok(None) };
         let folder = folder(&path);
         fits(length, free(folder))?;
-        let mut new = New::named(folder)?;
+        let mut new = if shared { New::named(folder) } else { New::create(folder) }?;
         let copied = old.as_ref().is_none_or(|old| copy_metadata(new.file(), &path, old).is_ok());
         new.file().set_len(length)?;
-        let name = match &new {
-            New::Named(file) => file.path().to_owned(),
-            #[cfg(target_os = "linux")]
-            New::Nameless(_) => return Ok(None),
-        };
-        // Other processes may have other working folders.
-        let name = std::path::absolute(name)?;
-        Ok(Some(Self { new, name, path, old, copied }))
+        Ok(Some(Self { new, path, old, copied }))
     }
 
-    /// Its temporary name.
-    #[must_use]
-    pub fn name(&self) -> &Path {
-        &self.name
+    /// Its temporary name, in any working folder; `None` if it has none.
+    ///
+    /// # Errors
+    /// If the working folder is gone.
+    pub fn name(&self) -> io::Result<Option<PathBuf>> {
+        match &self.new {
+            New::Named(file) => std::path::absolute(file.path()).map(Some),
+            #[cfg(target_os = "linux")]
+            New::Nameless(_) => Ok(None),
+        }
     }
 
     /// The file.
@@ -476,10 +475,16 @@ fn replace(
     place(new, path, old, copied)
 }
 
-/// Puts `new` at `path`, where the `old` file is, whose metadata it has if `copied`.
-fn place(new: New, path: &Path, old: Option<&Metadata>, copied: bool) -> io::Result<()> {
+/// Puts `new` at `path`, where the `old` file is, whose metadata it has if `copied`. The content is on the disk before the name is: after a loss
+/// of power, the path has the old file or the new one.
+fn place(mut new: New, path: &Path, old: Option<&Metadata>, copied: bool) -> io::Result<()> {
     if !copied {
         return new.overwrite(path);
+    }
+    match new.file().sync_all() {
+        // Some file systems cannot tell.
+        Err(error) if !matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => return Err(error),
+        _ => {}
     }
     match new.publish(path) {
         // A mount point is busy. In a sticky folder such as /tmp only the owner of a file can replace it.

@@ -44,7 +44,7 @@ pub fn write_at(file: &mut File, offset: u64, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Writes a file of at least 8 bytes whole or not at all: every rank fills its places in a temporary file of the full `length` beside
-/// `path`, which rank 0 moves to `path` after all have succeeded. `Ok(false)` if the ranks cannot do so, and nothing is written:
+/// `path`, which rank 0 moves to `path` after all have succeeded. That of a single rank has no name where the file system allows it. `Ok(false)` if the ranks cannot do so, and nothing is written:
 /// `path` is no regular file, or a rank does not see the files of rank 0.
 ///
 /// All ranks call this together. `path` counts on rank 0.
@@ -58,24 +58,25 @@ pub fn fill_together(
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Result<bool, Disagreed<io::Error>> {
     let agree = |result: io::Result<()>| comm.agree(result, code);
-    let mut draft = None;
+    let (mut draft, mut name) = (None, None);
     let mut begin = || {
         if comm.rank() == 0 {
-            draft = Draft::create(path, length)?;
+            draft = Draft::create(path, length, comm.size() > 1)?;
+            name = draft.as_ref().map_or(Ok(None), Draft::name)?;
         }
         Ok(())
     };
     agree(begin())?;
     // The other ranks know the file by random numbers at its beginning.
     let sign = RandomState::new().build_hasher().finish().to_le_bytes();
-    let name = draft.as_ref().map_or_else(Vec::new, |draft| draft.name().as_os_str().as_encoded_bytes().to_vec());
+    let name = name.map_or_else(Vec::new, |name| name.into_os_string().into_encoded_bytes());
     agree(draft.as_mut().map_or(Ok(()), |draft| draft.file().write_all(&sign)))?;
     let told = comm.all_gather(&[&sign[..], &name].concat()).map_err(Disagreed::Comm)?.swap_remove(0);
     let (sign, name) = told.split_at(sign.len());
     let path = path_of(name);
     let mut opened = match &mut draft {
-        _ if name.is_empty() => None,
         Some(draft) => draft.file().try_clone().ok(),
+        None if name.is_empty() => None,
         None => path.and_then(|path| seen(&path, sign, length)),
     };
     if comm.any(opened.is_none()).map_err(Disagreed::Comm)? {

@@ -136,6 +136,7 @@ pub struct Counts {
         shape.block == warp_threads(TILES, WANT),
         shape.shared >= warp_shared(TILES, size_of::<T>(), counts.slots as usize, WANT),
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     )
 )]
 pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
@@ -545,6 +546,7 @@ impl CountsPart {
         if PAIRS { pairs.len() >= shape.grid.y * window.capacity * 4 * PER },
         shape.grid.x == sequences.count,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 16 * PER
 )]

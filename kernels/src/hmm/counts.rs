@@ -54,6 +54,7 @@ pub const fn product_shared(wide: bool) -> u32 {
         parts.len() >= shape.grid.y * shape.grid.z * stride * stride,
         shape.grid.x == stride / TILE * (stride / TILE),
         shape.shared >= product_shared(T::WIDE),
+        shape.block.x == shape.block,
     ),
     block = PRODUCT_THREADS
 )]
@@ -197,6 +198,7 @@ pub const CHUNK: u32 = 64;
         gamma.len() >= shape.grid.y * window * stride,
         sums.len() >= shape.grid * stride,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     )
 )]
 pub fn sum_rows<T: Real>(

@@ -117,6 +117,7 @@ fn row_top<const TILES: usize>(x: Part<TILES>) -> u32 {
         },
         likelihoods.len() >= 2 * shape.grid.y * sequences.count,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 32
 )]
@@ -332,6 +333,7 @@ pub(super) fn sixteenth<T: Real, const PER: usize>(
         likelihoods.len() >= 2 * shape.grid.y * sequences.count,
         shape.grid.x == sequences.count,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 16 * PER
 )]

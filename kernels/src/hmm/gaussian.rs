@@ -132,6 +132,7 @@ impl Densities {
         log_table.len() >= shape.grid * gaussians.stride,
         shift.len() >= shape.grid,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = THREADS
 )]
@@ -196,6 +197,7 @@ pub fn densities<T: Real>(
         shift.len() >= shape.grid.y * rows,
         sums.len() >= shape.grid,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 32
 )]
@@ -260,6 +262,7 @@ pub(super) fn moment(g: f64, f: usize, dimensions: usize, full: u32, from_mean: 
         gamma.len() >= shape.grid.y * split.window * gaussians.stride,
         parts.len() >= shape.grid.y * shape.grid.z * moments_len(gaussians.dimensions as usize, gaussians.full != 0) * gaussians.stride,
         shape.grid.x * shape.block >= moments_len(gaussians.dimensions as usize, gaussians.full != 0) * gaussians.stride,
+        shape.block.x == shape.block,
     )
 )]
 pub fn moments<T: Real>(

@@ -117,6 +117,7 @@ fn weight(prob: f64, count: f64, pseudocount: f64) -> f64 {
         shape.grid.x == states + 1,
         shape.block % 32 == 0,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     )
 )]
 pub fn maximise_transitions<T: Real>(
@@ -200,6 +201,7 @@ pub fn maximise_transitions<T: Real>(
         table.len() >= shape.grid.y * symbols * stride,
         shape.grid.x == stride.div_ceil(32),
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = EMISSION_THREADS
 )]

@@ -290,6 +290,7 @@ fn place() -> (u32, u32, u32, u32) {
         shape.grid.x == step.live.div_ceil(ROWS) * (step.stride / COLUMNS),
         shape.shared >= step_shared(T::WIDE),
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = THREADS
 )]
@@ -375,6 +376,7 @@ pub fn forward_step<T: Multiply>(
         doubts.len() >= shape.grid.y * sequences.count,
         shape.grid.x == sequences.count,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     )
 )]
 pub fn forward_start<T: Real>(
@@ -432,6 +434,7 @@ pub fn forward_start<T: Real>(
         step.first + shape.grid.x <= sequences.count,
         shape.block % 32 == 0,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     )
 )]
 pub fn forward_end<T: Real>(
@@ -504,6 +507,7 @@ pub fn forward_end<T: Real>(
         shape.grid.x == step.live.div_ceil(ROWS) * (step.stride / COLUMNS),
         shape.shared >= step_shared(T::WIDE),
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = THREADS
 )]
@@ -595,6 +599,7 @@ pub fn backward_step<T: Multiply>(
         shape.grid.x == step.live.div_ceil(ROWS) * (step.stride / COLUMNS),
         shape.shared >= step_shared(T::WIDE),
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = THREADS
 )]
@@ -663,6 +668,7 @@ pub fn viterbi_step<T: Real>(sequences: Sequences, logs: Model<T>, step: Step, d
         delta.len() >= shape.grid.y * rows * stride,
         first + shape.grid.x <= rows,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 32
 )]
@@ -711,6 +717,7 @@ pub fn level_rows<T: Real>(stride: u32, first: u32, rows: u32, delta: GlobalMut<
         from + shape.grid.x <= source_window,
         to + shape.grid.x <= target_window,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     )
 )]
 pub fn place_rows<T: Real>(

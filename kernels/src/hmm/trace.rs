@@ -72,6 +72,7 @@ fn best_of_warp<T: Real>((x, state): (T, u32)) -> u32 {
         scores.len() >= shape.grid.y * sequences.count,
         shape.grid.x == sequences.count,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 32
 )]

@@ -79,6 +79,7 @@ fn better<T: Real>(x: (T, u32), y: (T, u32)) -> (T, u32) {
         shape.grid.x == (sequences.count * STATES).div_ceil(32),
         shape.shared >= warp_shared(STATES, size_of::<T>()),
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 32
 )]
@@ -276,6 +277,7 @@ pub(super) fn larger<T: Real>(x: T, y: T) -> T {
         delta.len() >= shape.grid.y * sequences.rows * 4 * PER,
         shape.grid.x == sequences.count,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 16 * PER
 )]

@@ -410,6 +410,7 @@ impl Sparse {
         shape.block == threads(model.states),
         shape.shared >= wide_shared(model.states),
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     )
 )]
 pub fn take_again<const WANTED: u32>(

@@ -204,8 +204,7 @@ impl<T: Real, O: Offset> Model<T, O> {
         change.len() >= shape.threads * per_thread,
         shape.shared >= blocks.resident * size_of::<T>(),
         if per_thread > 1 { shape.shared >= (blocks.resident + 2 * per_thread * shape.block) * size_of::<T>() },
-        shape.grid.x == shape.grid,
-        shape.dimensions <= 2,
+        shape.dimensions == 1,
     )
 )]
 pub fn sweep_blocks<T: Real, O: Offset>(
@@ -304,8 +303,7 @@ pub fn sweep_blocks<T: Real, O: Offset>(
         v.holds(shape.grid * cells),
         change.len() >= shape.grid * cells,
         shape.shared >= (blocks.resident + cells * lanes) * size_of::<T>(),
-        shape.grid.x == shape.grid,
-        shape.dimensions <= 2,
+        shape.dimensions == 1,
     )
 )]
 pub fn sweep_actions<T: Real, O: Offset>(

@@ -32,6 +32,7 @@ pub const fn sum_threads(parts: u32) -> u32 {
         shape.grid.x == len.div_ceil(32),
         shape.block == sum_threads(parts_count),
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     )
 )]
 pub fn sum_parts(len: u32, parts_count: u32, parts: Global<f64>, sums: GlobalMut<f64>) {

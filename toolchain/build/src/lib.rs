@@ -89,7 +89,6 @@
 //! | `compile` | compiles it once for each baseline |
 //! | `ptx` | parses, links and splits PTX modules |
 //! | `audit`, `divergence` | reject PTX that would fail or hang on a GPU |
-//! | `races` | proves that no two threads of a kernel race, for all sizes and shapes |
 //! | `assemble` | assembles machine code, kernel by kernel |
 //! | `table` | writes the table: PTX, machine code and signatures of the kernels |
 
@@ -103,8 +102,6 @@ pub mod compiler;
 mod divergence;
 #[doc(hidden)]
 pub mod ptx;
-#[doc(hidden)]
-pub mod races;
 mod source;
 mod table;
 

@@ -43,6 +43,7 @@ pub const fn maxima_shared(states: usize, element: usize) -> u32 {
         shape.grid.x <= sequences.count,
         shape.shared >= maxima_shared(STATES, size_of::<T>()),
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 4 * STATES
 )]
@@ -156,6 +157,7 @@ pub fn chunk_maxima<T: Real, const STATES: usize>(
         operators.holds(shape.grid.y, chains.chunks, STATES),
         starts.len() >= shape.grid.y * chains.chunks * STATES,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 4 * STATES
 )]
@@ -271,6 +273,7 @@ fn best_of<T: Real, const STATES: usize>(row: shared::Shared<T>, toward: impl Fn
         shape.grid.x == (sequences.count * STATES).div_ceil(shape.block),
         shape.block == STATES.max(32),
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     )
 )]
 pub fn chunk_paths<T: Real, const STATES: usize>(
@@ -378,6 +381,7 @@ pub fn chunk_paths<T: Real, const STATES: usize>(
         firsts.len() >= shape.grid.y * chains.chunks * stride,
         bounds.len() >= 2 * shape.grid.y * chains.chunks,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     )
 )]
 pub fn link_chunks(chains: Chains, stride: u32, lasts: Global<u32>, firsts: Global<u32>, bounds: GlobalMut<u32>) {
@@ -437,6 +441,7 @@ pub fn link_chunks(chains: Chains, stride: u32, lasts: Global<u32>, firsts: Glob
         starts.len() >= shape.grid * stride,
         ends.len() >= shape.grid * stride,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 32
 )]

@@ -73,6 +73,7 @@ fn times_power(x: f64, k: i32) -> f64 {
         shape.grid.x == (sequences.count * states.div_ceil(8)).div_ceil(GROUPS),
         shape.shared >= operators_shared(TILES),
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = THREADS
 )]
@@ -224,6 +225,7 @@ pub fn chunk_operators<T: Real, const TILES: usize>(
         starts.len() >= shape.grid.y * chains.chunks * STATES,
         likelihoods.len() >= 2 * shape.grid,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 4 * STATES
 )]
@@ -343,6 +345,7 @@ pub fn chunk_starts<T: Real, const STATES: usize>(
         starts.len() >= shape.grid.y * chains.chunks * STATES,
         behind.len() >= shape.grid.y * chains.chunks * STATES,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 4 * STATES
 )]
@@ -446,6 +449,7 @@ pub fn chunk_ends<T: Real, const STATES: usize>(
         likelihoods.len() >= 2 * shape.grid.y * chains.chunks,
         totals.len() >= 2 * shape.grid,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 32
 )]
@@ -507,6 +511,7 @@ pub fn share_doubts(chains: Chains, likelihoods: GlobalMut<f64>, totals: GlobalM
         carry.len() >= shape.grid.y * chunks * stride,
         shape.grid.x <= chunks,
         shape.dimensions <= 2,
+        shape.block.x == shape.block,
     ),
     block = 32
 )]

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::poly::{Atom, Fact, Poly};
-use super::program::{Reason, number, results};
-use super::trace::{Access, Kind, Trace, Value};
+use crate::poly::{Atom, Fact, Poly};
+use crate::program::{Reason, number, results};
+use crate::trace::{Access, Kind, Trace, Value};
 
 impl<'a> Trace<'_, 'a> {
     /// The access of an instruction to memory, and the values that it returns; `None` if it has none.

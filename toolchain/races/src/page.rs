@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::contract::Sources;
-use super::shape::Shape;
-use super::{Assumption, Verdict, check};
-use crate::ptx;
+use crate::contract::Sources;
+use crate::shape::Shape;
+use crate::{Assumption, Verdict, check};
+use warpkov_build::ptx;
 
 /// The outcome for a kernel: of all its entry points.
 #[derive(Clone, Debug)]
@@ -127,8 +127,8 @@ const TEXT: &str = "\
 # Races: what is proven for all sizes
 
 The emulator finds the races of one launch. The build library also proves their absence for all launches of a kernel: of any size, any shape and any
-data. It reads the PTX, in which everything is inlined, so that what is proven is what runs. `toolchain/build/src/races` is the proof, and a test
-of `host/runtime` compares this page with it; `WARPKOV_UPDATE_BOOK=1` writes it.
+data. It reads the PTX, in which everything is inlined, so that what is proven is what runs. The crate `toolchain/races` is the proof, and its test
+compares this page with it; `WARPKOV_UPDATE_BOOK=1` writes it.
 
 ## What is proven
 
@@ -162,7 +162,7 @@ A test compares random kernels with brute force over small launches: none is pro
 - **B**: blocks have one dimension.
 - **W**: sums and products of 32-bit indices do not wrap. In a debug build, the emulator stops where they do.
 
-Assumptions D, B and W are named only where the proof needs them. No launcher checks them: a contract could, by `shape.block.y == 1`.
+Assumptions D, B and W are named only where the proof needs them. No launcher checks them: a contract could, by `shape.block.x == shape.block`.
 
 ## What is not proven
 

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use super::poly::{Atom, Atoms, Fact, Id, Poly, Prover, Tag, gcd, without};
-use super::trace::{Access, Trace};
+use crate::poly::{Atom, Atoms, Fact, Id, Poly, Prover, Tag, gcd, without};
+use crate::trace::{Access, Trace};
 
 /// Which threads are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

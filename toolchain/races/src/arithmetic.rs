@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::poly::{Atom, Fact, Poly};
-use super::program::results;
-use super::trace::{Condition, SELECTIONS, Trace, Value, and, inverse};
+use crate::poly::{Atom, Fact, Poly};
+use crate::program::results;
+use crate::trace::{Condition, SELECTIONS, Trace, Value, and, inverse};
 
 impl<'a> Trace<'_, 'a> {
     /// The values of an instruction that computes.
@@ -223,7 +223,7 @@ impl<'a> Trace<'_, 'a> {
         };
         let terms =
             poly.0.iter().map(|(monomial, value)| monomial.iter().map(of).fold(value.abs(), i128::saturating_mul));
-        let all = terms.fold(0, super::poly::gcd);
+        let all = terms.fold(0, crate::poly::gcd);
         if all == 0 { 0 } else { 1 << all.trailing_zeros().min(64) }
     }
 

@@ -27,12 +27,12 @@ mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ptx::Entry;
 use program::{Program, Reason, describe, number};
 use replay::Race;
 use shape::{Extent, Shape};
 use solve::{Scope, Solver};
 use trace::{Access, Kind, Trace};
+use warpkov_build::ptx::Entry;
 
 /// What a proof assumes beyond what launchers check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::poly::{Atom, Atoms, Fact, Poly, Prover};
-use super::program::{Program, Reason, number, refused, results};
-use super::shape::{Extent, Shape};
+use crate::poly::{Atom, Atoms, Fact, Poly, Prover};
+use crate::program::{Program, Reason, number, refused, results};
+use crate::shape::{Extent, Shape};
 
 /// What a predicate says: the facts if it is true, and if it is false.
 #[derive(Clone, Debug, Default, PartialEq)]

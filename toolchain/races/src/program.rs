@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-use crate::ptx::Entry;
+use warpkov_build::ptx::Entry;
 
 /// An instruction.
 #[derive(Clone, Debug)]

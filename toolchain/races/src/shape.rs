@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::poly::{Atom, Atoms, Poly};
-use super::program::Program;
-use crate::ptx::Entry;
+use crate::poly::{Atom, Atoms, Poly};
+use crate::program::Program;
+use warpkov_build::ptx::Entry;
 
 /// What the launcher of a kernel checks, as far as the proof uses it.
 #[derive(Clone, Debug)]
@@ -80,6 +80,7 @@ impl Shape {
         [Extent::Block, Extent::Grid].map(|extent| [0, 1, 2].map(|axis| self.numbers.get(&extent(axis)).copied()))
     }
 
+    /// The number that the launcher requires of an atom.
     pub fn fixed(&self, atom: &Atom) -> Option<i128> {
         let known = |extent| self.numbers.get(&extent).copied();
         match atom {

@@ -11,8 +11,8 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{BinOp, Expr, FnArg, Ident, Item, ItemFn, Lit, Meta, Pat, Token, Type, bracketed, parenthesized, token};
 
-use super::shape::{Extent, Inequality, Shape};
-use crate::ptx::Entry;
+use crate::shape::{Extent, Inequality, Shape};
+use warpkov_build::ptx::Entry;
 
 /// The sources of kernels.
 #[derive(Default)]
@@ -274,6 +274,10 @@ impl Reader<'_> {
             return false;
         }
         if text(left) == "shape.dimensions" {
+            return true;
+        }
+        if text(left) == "shape.block.x" && text(right) == "shape.block" && matches!(op, BinOp::Eq(_)) {
+            shape.numbers.extend([1, 2].map(|axis| (Extent::Block(axis), 1)));
             return true;
         }
         if text(left) == "shape.block"

@@ -1,10 +1,10 @@
 //! The proof of races' absence: on kernels written by hand, right and wrong, and on random ones, compared with brute force.
 
 use warpkov_build::ptx;
-use warpkov_build::races::program::Program;
-use warpkov_build::races::replay::{Launch, race_of};
-use warpkov_build::races::shape::{Extent, Shape};
-use warpkov_build::races::{Verdict, check};
+use warpkov_races::program::Program;
+use warpkov_races::replay::{Launch, race_of};
+use warpkov_races::shape::{Extent, Shape};
+use warpkov_races::{Verdict, check};
 
 /// A module of the kernel `k` with three parameters, x and y (buffers) and n, and two shared arrays.
 fn module(body: &str) -> String {

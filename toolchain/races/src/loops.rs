@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use super::poly::{Atom, Fact, Induction, Poly};
-use super::trace::{SELECTIONS, Trace, Value};
+use crate::poly::{Atom, Fact, Induction, Poly};
+use crate::trace::{SELECTIONS, Trace, Value};
 
 /// A register at the start of a round: its atom, its value before the loop, and that at each return to the start.
 type Changing = (u32, Poly, Vec<Poly>);

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::program::{Instruction, Program, describe, number, results};
-use super::shape::{Extent, Inequality, Shape};
+use crate::program::{Instruction, Program, describe, number, results};
+use crate::shape::{Extent, Inequality, Shape};
 
 /// A launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
