@@ -14,9 +14,10 @@ def cargo(*arguments):
     return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def metadata():
-    """All packages that Cargo.lock names."""
-    return json.loads(cargo("metadata", "--format-version=1"))
+def metadata(workspace=".", *options):
+    """All packages that the Cargo.lock of a workspace names."""
+    manifest = str(ROOT / workspace / "Cargo.toml")
+    return json.loads(cargo("metadata", "--format-version=1", "--manifest-path", manifest, *options))
 
 
 def linked(package):
