@@ -20,10 +20,12 @@ def metadata(workspace=".", *options):
     return json.loads(cargo("metadata", "--format-version=1", "--manifest-path", manifest, *options))
 
 
-def linked(package):
-    """Names and versions of the packages whose code a build of `package` for TARGET contains, itself included."""
-    edges = "normal,no-proc-macro"
-    tree = cargo("tree", "--package", package, "--edges", edges, "--target", TARGET, "--prefix", "none", "--format", "{p}")
+def linked(*roots, tests=False):
+    """Names and versions of the packages whose code a build of the `roots` for TARGET contains, themselves and, with `tests`, what their
+    tests use included."""
+    edges = f"normal,no-proc-macro{',dev' * tests}"
+    named = [argument for root in roots for argument in ("--package", root)]
+    tree = cargo("tree", *named, "--edges", edges, "--target", TARGET, "--prefix", "none", "--format", "{p}")
     return {(name, version.removeprefix("v")) for name, version, *_ in map(str.split, filter(None, tree.splitlines()))}
 
 
