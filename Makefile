@@ -1,6 +1,6 @@
 # Every target is a script in scripts/, or one line.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo book browser book-check dist wheel package test test-python test-slurm test-metis bench ptx-report gpu-bundle audit
+.PHONY: help setup demo book browser book-check dist wheel package test test-python test-slurm test-metis bench ptx-report gpu-bundle audit reproducible
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -51,5 +51,8 @@ ptx-report: setup ## registers, spills and shared memory of every kernel
 gpu-bundle: setup ## pack target/gpu-bundle, to test and measure on a machine that has a GPU and no Rust
 	@scripts/gpu-bundle.sh
 
-audit: ## licences of all dependencies, and known vulnerabilities where cargo-deny is installed
+reproducible: ## build archive and wheel twice, in different folders, and compare them bit for bit
+	@scripts/reproducible.sh
+
+audit: ## licences, sources and names of all dependencies, and known vulnerabilities where cargo-deny is installed
 	@scripts/audit.sh

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Checks the licence and the source of every dependency, and known vulnerabilities if cargo-deny is installed.
+# Checks licence, source and name of every dependency, and known vulnerabilities if cargo-deny is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/licences.py
 if command -v cargo-deny >/dev/null; then
-    cargo deny check
+    for workspace in . learn book/tool fuzz; do
+        cargo deny --manifest-path "$workspace/Cargo.toml" check --config "$PWD/deny.toml"
+    done
 else
     echo "cargo-deny is not installed, so vulnerabilities were not checked (cargo install cargo-deny)"
 fi

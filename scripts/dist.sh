@@ -7,8 +7,11 @@ cd "$(dirname "$0")/.."
 
 glibc=2.28
 profile=${PROFILE:-dist}
-# What is released has the code for GPUs.
-[[ $profile == dev ]] || export WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1
+# What is released has the code for GPUs, and names no folder of this machine.
+if [[ $profile != dev ]]; then
+    CARGO_ENCODED_RUSTFLAGS=$(scripts/remap.sh)
+    export CARGO_ENCODED_RUSTFLAGS WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1
+fi
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 linker=$(scripts/linker.sh)
 tools=$(dirname "$linker")
@@ -42,6 +45,10 @@ fi
 "$program" completions fish >"$root/share/fish/vendor_completions.d/warpkov.fish"
 cp README.md CHANGELOG.md LICENSE-* "$root/share/doc/warpkov"
 "$tools/bin/python" scripts/third_party.py warpkov "$root/share/doc/warpkov" "$program" "$root/lib/libwarpkov.so.0"
+# A debug build names folders in its messages.
+checked=$root
+[[ $profile != dev ]] || checked=$root/share
+scripts/remap.sh --check "$checked"
 
 # The same sources give the same bytes. The archive of a debug build is a test's, so it is packed quickly.
 archive=$target/dist/$name.tar level=-9
@@ -49,7 +56,7 @@ archive=$target/dist/$name.tar level=-9
 date=$(git log -1 --format=%ct 2>/dev/null || echo 0)
 tar --create --file "$archive" --directory "$(dirname "$root")" --sort=name --owner=0 --group=0 --numeric-owner \
     --mtime="@$date" --mode=go=rX,u+rw "$name"
-xz --force "$level" "$archive"
+xz --force --threads=1 "$level" "$archive"
 rm -rf "$root"
 
 try=$(mktemp -d)
@@ -61,6 +68,7 @@ tar -xf "$archive.xz" --strip-components=1 -C "$try/prefix"
 cd "$try/prefix"
 [[ -e lib/libwarpkov.so && -s lib/libwarpkov.a && -s include/warpkov.h && -s lib/pkgconfig/warpkov.pc ]]
 [[ $(bin/warpkov --version) == "warpkov $version" ]]
+[[ -s share/doc/warpkov/THIRD-PARTY.txt && -s share/doc/warpkov/sbom.cdx.json ]]
 bin/warpkov mdp generate grid --width 16 --height 16 --out "$try/grid.json"
 bin/warpkov mdp solve "$try/grid.json" --out "$try/solution.json" >/dev/null
 bash -n share/bash-completion/completions/warpkov

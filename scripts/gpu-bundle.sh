@@ -29,6 +29,10 @@ for program in warpkov kernels library warpkov-models; do
     strip -o "$bundle/$program" "$(executable "$program")"
 done
 strip -o "$bundle/models" "$(executable devices)"
+# The bill of materials.
+tools=$(dirname "$(scripts/linker.sh)")
+"$tools/bin/python" scripts/third_party.py --tests warpkov,warpkov-mdp,warpkov-models,warpkov-cuda "$bundle" \
+    "$bundle"/{warpkov,kernels,library,warpkov-models,models}
 for file in data/*.json; do
     [[ ! -e $file ]] || cp "$file" "$bundle/data/"
 done

@@ -14,15 +14,18 @@ def cargo(*arguments):
     return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def metadata():
-    """All packages that Cargo.lock names."""
-    return json.loads(cargo("metadata", "--format-version=1"))
+def metadata(workspace=".", *options):
+    """All packages that the Cargo.lock of a workspace names."""
+    manifest = str(ROOT / workspace / "Cargo.toml")
+    return json.loads(cargo("metadata", "--format-version=1", "--manifest-path", manifest, *options))
 
 
-def linked(package):
-    """Names and versions of the packages whose code a build of `package` for TARGET contains, itself included."""
-    edges = "normal,no-proc-macro"
-    tree = cargo("tree", "--package", package, "--edges", edges, "--target", TARGET, "--prefix", "none", "--format", "{p}")
+def linked(*roots, tests=False):
+    """Names and versions of the packages whose code a build of the `roots` for TARGET contains, themselves and, with `tests`, what their
+    tests use included."""
+    edges = f"normal,no-proc-macro{',dev' * tests}"
+    named = [argument for root in roots for argument in ("--package", root)]
+    tree = cargo("tree", *named, "--edges", edges, "--target", TARGET, "--prefix", "none", "--format", "{p}")
     return {(name, version.removeprefix("v")) for name, version, *_ in map(str.split, filter(None, tree.splitlines()))}
 
 

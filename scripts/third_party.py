@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what a program owes to others: scripts/third_party.py PACKAGE FOLDER [PROGRAM...].
+"""Writes what programs owe to others: scripts/third_party.py [--tests] PACKAGE[,PACKAGE...] FOLDER [PROGRAM...]. The first package gives
+the bill its name. With --tests, the programs are tests, too, linked with the system's libgcc_s, and only the bill is written.
 
 - THIRD-PARTY.txt: the licence of each package that is linked, with its texts;
 - COPYRIGHT-library.html: the notices of Rust's standard library;
@@ -68,7 +69,7 @@ def notices(linked):
     return "\n".join([head, *lines, "", standard, *bodies])
 
 
-def bill(root, linked, nodes):
+def bill(root, linked, nodes, tests):
     """The bill of materials. It depends on Cargo.lock and the toolchain alone, so it is reproducible."""
     lock = tomllib.loads((packages.ROOT / "Cargo.lock").read_text())["package"]
     checksums = {(entry["name"], entry["version"]): entry.get("checksum") for entry in lock}
@@ -87,15 +88,15 @@ def bill(root, linked, nodes):
         return part | {"licenses": [{"expression": licence}]}
 
     references = {package["id"]: f"pkg:cargo/{package['name']}@{package['version']}" for package in linked}
-    others = [
-        other("std", rustc("--version").split()[1], "MIT OR Apache-2.0"),
-        other("libunwind", f"zig-{unwinder()[0]}", "Apache-2.0 WITH LLVM-exception"),
-    ]
+    others = [other("std", rustc("--version").split()[1], "MIT OR Apache-2.0")]
+    if not tests:
+        others.append(other("libunwind", f"zig-{unwinder()[0]}", "Apache-2.0 WITH LLVM-exception"))
+    kinds = {None, "dev"} if tests else {None}
     graph = []
     for node in nodes:
         if node["id"] in references:
-            normal = (edge["pkg"] for edge in node["deps"] if any(kind["kind"] is None for kind in edge["dep_kinds"]))
-            parts = sorted({references[part] for part in normal if part in references})
+            used = (edge["pkg"] for edge in node["deps"] if any(kind["kind"] in kinds for kind in edge["dep_kinds"]))
+            parts = sorted({references[part] for part in used if part in references})
             if node["id"] == root["id"]:
                 parts += [part["bom-ref"] for part in others]
             graph.append({"ref": references[node["id"]], "dependsOn": parts})
@@ -114,20 +115,24 @@ def bill(root, linked, nodes):
 
 
 def main():
-    name, folder = sys.argv[1], Path(sys.argv[2])
-    keys = packages.linked(name)
+    arguments = sys.argv[1:]
+    if tests := arguments[0] == "--tests":
+        arguments.pop(0)
+    roots, folder, programs = arguments[0].split(","), Path(arguments[1]), arguments[2:]
+    keys = packages.linked(*roots, tests=tests)
     metadata = packages.metadata()
     linked = [package for package in metadata["packages"] if (package["name"], package["version"]) in keys]
-    root = next(package for package in linked if package["name"] == name)
+    root = next(package for package in linked if package["name"] == roots[0])
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "THIRD-PARTY.txt").write_text(notices(linked))
-    shutil.copy(Path(rustc("--print", "sysroot")) / "share/doc/rust/COPYRIGHT-library.html", folder)
-    text = json.dumps(bill(root, linked, metadata["resolve"]["nodes"]), indent=1)
+    if not tests:
+        (folder / "THIRD-PARTY.txt").write_text(notices(linked))
+        shutil.copy(Path(rustc("--print", "sysroot")) / "share/doc/rust/COPYRIGHT-library.html", folder)
+    text = json.dumps(bill(root, linked, metadata["resolve"]["nodes"], tests), indent=1)
     if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         sys.exit(f"the bill of materials is not CycloneDX 1.6: {error}")
     (folder / "sbom.cdx.json").write_text(text + "\n")
     print(f"{folder}: {len(linked)} packages", file=sys.stderr)
-    for program in sys.argv[3:]:
+    for program in programs:
         # Sources of crates in the registry, as rustc writes them into panic messages.
         pattern = rb"/registry/src/[^/\0]+/([A-Za-z0-9_-]+)-(\d+\.\d+\.\d+[^/\0]*)/"
         inside = {(name.decode(), version.decode()) for name, version in re.findall(pattern, Path(program).read_bytes())}

@@ -6,8 +6,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 profile=${1:-dist}
-# What is released has the code for GPUs.
-[[ $profile == dev ]] || export WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1
+# What is released has the code for GPUs, and names no folder of this machine.
+if [[ $profile != dev ]]; then
+    CARGO_ENCODED_RUSTFLAGS=$(scripts/remap.sh)
+    export CARGO_ENCODED_RUSTFLAGS WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1
+fi
+# The date of the files in the wheel.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || echo 315532800)
+export SOURCE_DATE_EPOCH
 folder=$(realpath -m "${CARGO_TARGET_DIR:-target}/wheel")
 maturin=$folder/tools/bin/maturin
 if ! [[ -x $maturin ]]; then
@@ -25,4 +31,10 @@ options=(--profile "$profile")
 # symbols.
 "$maturin" build --quiet --manifest-path python/Cargo.toml --out "$folder/$profile" --compatibility manylinux_2_28 \
     --sbom-include "$third_party/sbom.cdx.json" "${options[@]}" -- -C linker="$linker" >&2
-echo "$folder/$profile"/*.whl
+wheel=$(echo "$folder/$profile"/*.whl)
+unpacked=$(mktemp -d)
+trap 'rm -rf "$unpacked"' EXIT
+python3 -m zipfile -e "$wheel" "$unpacked"
+cmp "$third_party/sbom.cdx.json" "$unpacked"/*.dist-info/sboms/sbom.cdx.json >&2
+[[ $profile == dev ]] || scripts/remap.sh --check "$unpacked"
+echo "$wheel"

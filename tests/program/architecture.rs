@@ -80,7 +80,8 @@ impl Source {
     }
 }
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+/// The files of Rust below a folder, without those in folders of tests.
+pub fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -23,19 +23,22 @@ fn features() -> Vec<Feature> {
 }
 
 /// A file of the repository.
-fn read(path: &str) -> String {
+pub fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Whether a file has a test of this name. In a file that adds cases to a suite, it is one of them, with or without types, or their function.
-fn has_test(source: &str, name: &str) -> bool {
-    let (functions, cases) = (source.split("#[test]"), source.split("suite.add(\""));
+pub fn has_test(source: &str, name: &str) -> bool {
+    let functions = source.split("#[test]");
+    let blocks = source.split("instances! { suite,").skip(1).filter_map(|rest| rest.split('}').next());
+    let listed = blocks.flat_map(str::lines).filter_map(|line| line.trim_start().strip_prefix('"'));
+    let mut cases = source.split("suite.add(\"").skip(1).chain(listed).peekable();
     let is_case =
         |rest: &str| rest.strip_prefix(name).is_some_and(|rest| rest.starts_with('"') || rest.starts_with("::"));
     let function = format!("fn {name}(");
-    if cases.clone().count() > 1 {
-        return cases.skip(1).any(is_case) || source.contains(&function);
+    if cases.peek().is_some() {
+        return cases.any(is_case) || source.contains(&function);
     }
     functions.skip(1).any(|rest| rest.find("fn ").is_some_and(|at| rest[at..].starts_with(&function)))
 }
@@ -87,6 +90,8 @@ fn features_have_tests() {
     assert!(has_test(source, "added") && !has_test(source, "helper") && !has_test(source, "add"));
     let source = "suite.add(\"sums::f32\", sums::<f32>);\nsuite.add(NEW, new);\nfn new(device: &Device) {}\n";
     assert!(has_test(source, "sums") && has_test(source, "new") && !has_test(source, "sum"));
+    let source = "instances! { suite,\n    \"rows\": sums,\n}\nlet text = [\"columns\"];\n";
+    assert!(has_test(source, "rows") && !has_test(source, "columns"));
     assert!(has_example("/// ```text\n/// ```\n/// ```\n/// ```\n") && !has_example("/// ```text\n/// ```\n"));
 }
 
