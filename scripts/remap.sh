@@ -22,7 +22,7 @@ cargo fetch --locked --quiet >&2
 # Of several that fit, rustc takes the last one.
 maps=("$root=." "$target=./target" "$library=/rustc/$(rustc --version --verbose | sed -n 's/^commit-hash: //p')")
 for folder in "$cargo"/registry/src/*; do
-    maps+=("$folder=/registry/src/crates.io")
+    maps+=("$folder=/registry/src")
 done
 flags=$(printf -- '--remap-path-prefix=%s\x1f' "${maps[@]}")
 printf '%s' "${flags%$'\x1f'}"
