@@ -1,7 +1,7 @@
 //! Exact solutions in rational arithmetic, by policy iteration.
 //!
 //! The numbers of a model are `f64`, hence dyadic rationals m·2ᵉ, and every equation of a policy becomes one of integers
-//! after a shift. [`System::solve`] solves these equations by p-adic lifting (Dixon, *Exact Solution of Linear Equations
+//! after a shift. `System::solve` solves these equations by p-adic lifting (Dixon, *Exact Solution of Linear Equations
 //! Using P-adic Expansions*, 1982): the inverse of the matrix modulo a prime p gives the solution digit by digit in base
 //! p. Rational reconstruction turns the digits into fractions, and the fractions are then inserted into the equations:
 //! the result does not depend on a bound of the number of digits.
