@@ -9,5 +9,6 @@ mod graph;
 pub mod hmm;
 pub mod interval;
 pub mod mdp;
+pub mod pomdp;
 pub mod rational;
 mod reduce;

@@ -24,6 +24,7 @@ use warpkov_mdp::report::{Report, Summary};
 use warpkov_mdp::solution::{Round, Status};
 use warpkov_mdp::solve::{Session, Solve as Solving};
 use warpkov_runtime::comm::Local;
+use warpkov_verify::mdp::{Arithmetic, Claim, Finding, Verdict, verify as prove};
 
 use crate::array::{Buffer, Input, Matrix, ascending, greatest, interleave, matrix};
 use crate::error::{exception, invalid};
@@ -31,6 +32,7 @@ use crate::options::{Question, Solve, choice};
 use crate::wait::detached;
 use warpkov_cli::error::Error;
 use warpkov_cli::mdp::generate::Family;
+use warpkov_cli::mdp::{quantity, refusal};
 use warpkov_cli::named;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -42,6 +44,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(solve, module)?)?;
     module.add_function(wrap_pyfunction!(solve_many, module)?)?;
     module.add_function(wrap_pyfunction!(evaluate, module)?)?;
+    module.add_function(wrap_pyfunction!(verify, module)?)?;
     module.add_function(wrap_pyfunction!(policy, module)?)?;
     module.add_function(wrap_pyfunction!(factors, module)?)?;
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
@@ -427,6 +430,39 @@ fn evaluate(
         found.device,
         found.sweeps,
     ))
+}
+
+/// Verdict, arithmetic, limit, bounds of the error, and the place of the largest.
+type Found = (&'static str, &'static str, f64, f64, f64, usize);
+
+fn found(Finding { verdict, limit, lower, upper, worst, arithmetic }: Finding) -> Found {
+    let verdict = match verdict {
+        Verdict::Proved => "proved",
+        Verdict::Refuted => "refuted",
+        Verdict::Undecided => "undecided",
+    };
+    let arithmetic = if arithmetic == Arithmetic::Intervals { "intervals" } else { "rationals" };
+    (verdict, arithmetic, limit, lower, upper, worst)
+}
+
+/// The error of values, the loss of a policy, and bounds of V*.
+#[pyfunction]
+fn verify(
+    py: Python<'_>,
+    model: &Model,
+    values: Input<f64>,
+    policy: Option<Input<u32>>,
+    question: Question,
+    epsilon: f64,
+    loss: f64,
+) -> PyResult<(Found, Option<Found>, Buffer, Buffer)> {
+    let quantity = quantity(question.criterion()?.as_ref());
+    let (values, policy) = (values.to_vec(), policy.map(|policy| policy.to_vec()));
+    let claim = Claim { epsilon, loss, ..Claim::default() };
+    let proof = detached(py, || prove(&model.0, &quantity, &values, policy.as_deref(), &claim))?;
+    let proof = proof.map_err(|error| exception(refusal(error, "the solution".as_ref())))?;
+    let (lower, upper): (Vec<f64>, Vec<f64>) = proof.optimal.iter().map(|x| (x.lo, x.hi)).unzip();
+    Ok((found(proof.values), proof.policy.map(found), lower.into(), upper.into()))
 }
 
 /// Q and advantages, one per row, and the bound of Q.

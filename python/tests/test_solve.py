@@ -164,6 +164,25 @@ def test_evaluate():
     np.testing.assert_allclose(found.values, exact, atol=1e-6)
 
 
+def test_verify():
+    P, R = random_model(17)
+    model = mdp.Model(P, R, 0.9)
+    solution = mdp.solve(model, epsilon=1e-9)
+    found = mdp.verify(model, solution, epsilon=1e-9)
+    assert found.verdict == found.values.verdict == found.policy.verdict == "proved"
+    assert found.values.upper <= found.values.limit == 1e-9 and found.policy.limit == 2e-9
+    assert (found.lower <= solution.upper).all() and (solution.lower <= found.upper).all()
+    wrong = solution.values.copy()
+    wrong[3] += 1e-3
+    found = mdp.verify(model, wrong)
+    assert found.verdict == "refuted" and found.policy is None and found.values.worst == 3
+    assert found.values.lower == pytest.approx(1e-3, rel=1e-3)
+    worst = expected(P, R).argmin(axis=1)
+    assert mdp.verify(model, solution.values, worst, loss=1e6).policy.verdict == "proved"
+    with pytest.raises(ValueError, match="one of its 3 actions"):
+        mdp.verify(model, wrong, np.full(12, 7))
+
+
 def test_q_factors():
     P, R = random_model(16)
     model = mdp.Model(P, R, 0.9)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _Matrix = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float64]]
+_Found = tuple[str, str, float, float, float, int]
 _Path = str | os.PathLike[str]
 _Place = Callable[[str, int, int | None], str]
 
@@ -44,6 +45,7 @@ __all__ = [
     "simulate",
     "solve",
     "solve_many",
+    "verify",
 ]
 
 __version__: str
@@ -183,6 +185,14 @@ def solve_many(
 def evaluate(
     model: Model, policy: NDArray[np.uint32], question: dict[str, Any], options: dict[str, Any]
 ) -> tuple[Buffer, Buffer, Buffer, float, bool, str, int]: ...
+def verify(
+    model: Model,
+    values: NDArray[np.float64],
+    policy: NDArray[np.uint32] | None,
+    question: dict[str, Any],
+    epsilon: float,
+    loss: float,
+) -> tuple[_Found, _Found | None, Buffer, Buffer]: ...
 def policy(model: Model, path: str) -> Buffer: ...
 def ascending(row_ptr: NDArray[np.uint64], col: NDArray[np.uint32]) -> bool: ...
 def greatest(numbers: NDArray[np.uint32]) -> int: ...

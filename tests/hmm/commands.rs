@@ -22,6 +22,28 @@ fn score_gives_the_published_likelihood() {
     assert!((single["log_likelihood"].as_f64().unwrap() - log).abs() < 1e-4);
 }
 
+/// The proofs are part of the report; those of vectors are refused.
+#[test]
+fn results_are_proved() {
+    let folder = ice_cream();
+    for command in ["score ice.json diary.txt", "decode ice.json diary.txt"] {
+        let found = parsed(&run(folder.path(), &format!("{command} --json --verify")));
+        let proof = &found["verified"];
+        assert_eq!((&proof["proved"], &proof["limit"]), (&json!(true), &json!(1e-9)), "{found}");
+        assert!((0.0..=1e-9).contains(&proof["upper"].as_f64().unwrap()), "{found}");
+        assert!(parsed(&run(folder.path(), &format!("{command} --json")))["verified"].is_null());
+        // No interval has the width 0.
+        let output = piped(folder.path(), &format!("{command} --json --verify=0").split(' ').collect::<Vec<_>>(), "");
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        assert_eq!(parsed(std::str::from_utf8(&output.stdout).unwrap())["verified"]["proved"], false);
+        assert!(String::from_utf8(output.stderr).unwrap().starts_with("not proved: ln P(O"));
+    }
+    let returns = returns([1.0, 9.0]);
+    let output = piped(returns.path(), &["score", "m.json", "d.csv", "--verify"], "");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("--verify: likelihoods of vectors cannot be proved"));
+}
+
 #[test]
 fn decode_names_states() {
     let folder = ice_cream();

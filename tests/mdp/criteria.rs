@@ -447,3 +447,42 @@ fn overflowing_values_are_not_certified() {
     let (code, said) = solve(&["--criterion", "average"]);
     assert!(code == Some(1) && !said.contains("NaN"), "{code:?} {said}");
 }
+
+/// Fractions of the literature, and solutions that are proved, refuted, and no solutions.
+#[test]
+fn solutions_are_exact_and_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    printed(folder, &["generate", "consensus", "--out", "coin.json"], 0);
+    for (exact, criterion) in [
+        ("49/128", ["reach", "--goal", "finished & all_coins_equal_1", "--minimize"]),
+        ("13/120", ["reach", "--goal", "finished & !agree", "--maximize"]),
+        ("75", ["total", "--goal", "finished", "--maximize"]),
+        ("48", ["total", "--goal", "finished", "--minimize"]),
+    ] {
+        let asked = [&["coin.json", "--criterion"], &criterion[..]].concat();
+        let found = report(folder, &[&asked[..], &["--exact"]].concat());
+        assert_eq!((&found["arithmetic"], &found["loss"]), (&json!("rationals"), &json!(0.0)));
+        assert!(found["exact"].as_array().unwrap().contains(&json!(exact)), "{exact}: {}", found["exact"]);
+
+        report(folder, &[&asked[..], &["--out", "solution.json"]].concat());
+        let verify = [&["verify", "coin.json", "solution.json", "--criterion"], &criterion[..]].concat();
+        let text = printed(folder, &verify, 0);
+        assert!(text.starts_with("Proved: |V − V*| ≤ ") && text.ends_with("The solution is proved.\n"), "{text}");
+    }
+
+    // One state that earns 1: V = 1/(1 − γ) = 2.
+    fs::write(folder.join("one.csv"), "state,action,next,probability,reward\na,stay,a,1,1\n").unwrap();
+    let found = report(folder, &["one.csv", "--gamma", "0.5", "--exact"]);
+    assert_eq!(found["exact"], json!(["2"]));
+    let verify = |values: &str, code: i32| {
+        fs::write(folder.join("v.json"), format!(r#"{{"values": [{values}], "policy": [0]}}"#)).unwrap();
+        printed(folder, &["verify", "one.csv", "v.json", "--gamma", "0.5", "--json"], code)
+    };
+    let found: Value = serde_json::from_str(&verify("2", 0)).unwrap();
+    assert_eq!((&found["verdict"], &found["values"]["verdict"]), (&json!("proved"), &json!("proved")));
+    assert_eq!((&found["policy"]["arithmetic"], &found["gamma"]), (&json!("intervals"), &json!(0.5)));
+    let found: Value = serde_json::from_str(&verify("2.1", 1)).unwrap();
+    assert_eq!((&found["verdict"], &found["values"]["worst"]), (&json!("refuted"), &json!("a")));
+    assert_eq!(printed(folder, &["verify", "one.csv", "none.json", "--gamma", "0.5"], 2), "");
+}

@@ -3,3 +3,4 @@
 mod formats;
 mod simulate;
 mod trace;
+mod verify;

@@ -130,13 +130,12 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     }
     options.output.write(&paths)?;
     paths.context.phases.write = watch.lap();
+    let proof = |limit| verify::paths(&given.model, given.sequences(), &paths.states, limit);
+    paths.context.verified = options.verify.map(proof).transpose()?;
     if options.output.path().is_none() {
         options.output.print(&paths, out)?;
     }
-    match options.verify {
-        Some(tolerance) => verify::paths(&given.model, given.sequences(), &paths.states, tolerance),
-        None => Ok(Outcome::Success),
-    }
+    Ok(verify::say("ln P(O, q) of each path is below the largest one by", paths.context.verified))
 }
 
 fn decode<'g>(given: &'g Given, ranks: &Ranks, by: Criterion, shown: Vec<bool>) -> Result<Paths<'g>, Error> {

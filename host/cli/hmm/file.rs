@@ -377,6 +377,7 @@ impl<'g> Opened<'g, '_> {
             reason: self.reason.clone(),
             phases: self.phases,
             ranks: Vec::new(),
+            verified: None,
         }
     }
 

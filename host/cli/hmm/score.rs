@@ -80,9 +80,8 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let mut watch = Watch::start();
     options.output.write(&scores)?;
     scores.context.phases.write = watch.lap();
+    let proof = |limit| verify::scores(&given.model, given.sequences(), &scores.log_likelihoods, limit);
+    scores.context.verified = options.verify.map(proof).transpose()?;
     options.output.print(&scores, out)?;
-    match options.verify {
-        Some(tolerance) => verify::scores(&given.model, given.sequences(), &scores.log_likelihoods, tolerance),
-        None => Ok(Outcome::Success),
-    }
+    Ok(verify::say("ln P(O) of each sequence is off by", scores.context.verified))
 }

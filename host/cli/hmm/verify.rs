@@ -1,6 +1,8 @@
 //! `--verify` of `hmm score` and `hmm decode`.
 
+use warpkov_common::numbers::Number;
 use warpkov_hmm::model::Hmm;
+use warpkov_hmm::report::Proven;
 use warpkov_hmm::sequences::Sequences;
 use warpkov_mdp::certificate::rounded_up;
 use warpkov_verify::hmm::{Unproved, likelihoods, shortfalls};
@@ -8,8 +10,8 @@ use warpkov_verify::interval::Interval;
 
 use crate::error::{Error, Outcome};
 
-/// Proves that `scores` are ln P(O) within `tolerance`, relative to each or absolute below 1, and says so on stderr.
-pub fn scores(model: &Hmm, sequences: &Sequences, scores: &[f64], tolerance: f64) -> Result<Outcome, Error> {
+/// Encloses the error of `scores` as ln P(O), relative to each or absolute below 1, and compares it with `limit`.
+pub fn scores(model: &Hmm, sequences: &Sequences, scores: &[f64], limit: f64) -> Result<Proven, Error> {
     let exact = likelihoods(model, sequences).map_err(refused)?;
     if exact.len() != scores.len() {
         return Err(Error::Usage("--verify: sequences are split, expected one score for each".to_owned()));
@@ -19,21 +21,25 @@ pub fn scores(model: &Hmm, sequences: &Sequences, scores: &[f64], tolerance: f64
         false if x.lo == score && x.hi == score => 0.0,
         false => f64::INFINITY,
     };
-    let worst = scores.iter().zip(&exact).map(error).fold(0.0, f64::max);
-    Ok(said("ln P(O) of each sequence is off by", worst, tolerance))
+    Ok(proven(scores.iter().zip(&exact).map(error), limit))
 }
 
-/// Proves that no path has a ln P(O, q) above that of the path in `states` by more than `tolerance`, and says so on stderr.
-pub fn paths(model: &Hmm, sequences: &Sequences, states: &[u32], tolerance: f64) -> Result<Outcome, Error> {
+/// Encloses by how much ln P(O, q) of the paths in `states` is below that of a best path, and compares it with `limit`.
+pub fn paths(model: &Hmm, sequences: &Sequences, states: &[u32], limit: f64) -> Result<Proven, Error> {
     let gaps = shortfalls(model, sequences, states).map_err(refused)?;
-    let worst = gaps.iter().map(|gap| gap.hi).fold(0.0, f64::max);
-    Ok(said("ln P(O, q) of each path is below the largest one by", worst, tolerance))
+    Ok(proven(gaps.iter().map(|gap| gap.hi), limit))
 }
 
-fn said(what: &str, worst: f64, tolerance: f64) -> Outcome {
-    let proved = worst <= tolerance;
+fn proven(errors: impl Iterator<Item = f64>, limit: f64) -> Proven {
+    let upper = errors.fold(0.0, f64::max);
+    Proven { proved: upper <= limit, limit, upper: Number(upper) }
+}
+
+/// Says on stderr what is proved, if a proof was asked for.
+pub fn say(what: &str, found: Option<Proven>) -> Outcome {
+    let Some(Proven { proved, limit, upper: Number(upper) }) = found else { return Outcome::Success };
     let verdict = if proved { "proved" } else { "not proved" };
-    eprintln!("{verdict}: {what} at most {}, at most {tolerance:e} asked", rounded_up(worst));
+    eprintln!("{verdict}: {what} at most {}, at most {limit:e} asked", rounded_up(upper));
     if proved { Outcome::Success } else { Outcome::Negative }
 }
 

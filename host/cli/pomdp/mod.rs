@@ -17,6 +17,7 @@ mod info;
 mod simulate;
 mod solve;
 mod trace;
+mod verify;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -37,6 +38,7 @@ pub enum PomdpCommand {
     Simulate(simulate::Arguments),
     Act(act::Arguments),
     Bound(bound::Arguments),
+    Verify(verify::Arguments),
     Trace(trace::Arguments),
 }
 
@@ -61,6 +63,7 @@ pub fn run(command: PomdpCommand, out: impl Write) -> Result<Outcome, Error> {
         PomdpCommand::Simulate(arguments) => simulate::run(arguments, out),
         PomdpCommand::Act(arguments) => act::run(arguments, out),
         PomdpCommand::Bound(arguments) => bound::run(arguments, out),
+        PomdpCommand::Verify(arguments) => verify::run(arguments, out),
         PomdpCommand::Trace(arguments) => trace::run(arguments, out),
     }
 }

@@ -1,7 +1,7 @@
 //! Reports of scoring, decoding, posteriors and training: text, JSON, and files of results.
 //!
 //! The JSON objects share the fields of their [`Context`]: `device`, `precision`, `phases`, and,
-//! where there are any, `names`, `starts`, `positions`, `notes` and `ranks`.
+//! where there are any, `names`, `starts`, `positions`, `notes`, `ranks` and `verified`.
 
 mod decode;
 mod posteriors;
@@ -21,6 +21,7 @@ use super::io::sequences::Records;
 use super::model::Hmm;
 use super::options::Precision;
 use warpkov_common::names::name;
+use warpkov_common::numbers::Number;
 use warpkov_common::ranks::summary;
 use warpkov_common::report::write_object;
 
@@ -35,6 +36,17 @@ pub struct Phases {
     pub solve: f64,
     /// Writing files.
     pub write: f64,
+}
+
+/// How far a result may be from the exact one, by a proof apart from the recursions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Proven {
+    /// Whether that is at most `limit`.
+    pub proved: bool,
+    /// What was asked.
+    pub limit: f64,
+    /// Proved upper bound; infinite where nothing is proved.
+    pub upper: Number,
 }
 
 /// Input and device of a run.
@@ -54,6 +66,8 @@ pub struct Context<'a> {
     pub phases: Phases,
     /// All ranks, if there are several.
     pub ranks: Vec<RankShare>,
+    /// The proof of the result, if there is one.
+    pub verified: Option<Proven>,
 }
 
 /// The fields that all JSON objects share.
@@ -73,6 +87,8 @@ struct Shared<'a> {
     notes: Vec<&'a String>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     ranks: &'a [RankShare],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<Proven>,
 }
 
 /// The fields of one report beside the shared ones.
@@ -92,8 +108,9 @@ impl Context<'_> {
             all => (0..sequences.len()).map(|sequence| &all[sequences.range(sequence)]).collect(),
         };
         let notes = notes.iter().chain(&self.reason).collect();
-        let Self { device, precision, phases, ranks, .. } = self;
-        let shared = Shared { device, precision: *precision, phases: *phases, names, starts, positions, notes, ranks };
+        let Self { device, precision, phases, ranks, verified, .. } = self;
+        let (precision, phases, verified) = (*precision, *phases, *verified);
+        let shared = Shared { device, precision, phases, names, starts, positions, notes, ranks, verified };
         write_object(out, &Object { results, shared })
     }
 

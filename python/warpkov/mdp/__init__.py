@@ -6,16 +6,18 @@ table of Gymnasium, or transitions.
 
 from ._gymnasium import from_gymnasium, to_gymnasium
 from ._model import Model
-from ._solution import Certificate, Evaluation, QFactors, Simulation, Solution
-from ._solve import evaluate, generate, load, q_factors, save, simulate, solve, solve_many
+from ._solution import Certificate, Evaluation, Finding, QFactors, Simulation, Solution, Verification
+from ._solve import evaluate, generate, load, q_factors, save, simulate, solve, solve_many, verify
 
 __all__ = [
     "Certificate",
     "Evaluation",
+    "Finding",
     "Model",
     "QFactors",
     "Simulation",
     "Solution",
+    "Verification",
     "evaluate",
     "from_gymnasium",
     "generate",
@@ -26,4 +28,5 @@ __all__ = [
     "solve",
     "solve_many",
     "to_gymnasium",
+    "verify",
 ]

@@ -184,6 +184,58 @@ class Evaluation:
     sweeps: int
 
 
+@dataclass(frozen=True)
+class Finding:
+    """Whether the largest error of values, or the largest loss of a policy, is at most a limit.
+
+    Attributes
+    ----------
+    verdict : str
+        "proved", "refuted" or "undecided".
+    arithmetic : str
+        "intervals" or "rationals".
+    limit : float
+        What is claimed.
+    lower, upper : float
+        Proven bounds of the largest error or loss.
+    worst : int
+        The state with the largest upper bound.
+    """
+
+    verdict: str
+    arithmetic: str
+    limit: float
+    lower: float
+    upper: float
+    worst: int
+
+
+@dataclass(frozen=True, eq=False)
+class Verification:
+    """Proofs about a solution.
+
+    Attributes
+    ----------
+    values : Finding
+        The largest distance of a value from its exact one.
+    policy : Finding or None
+        The largest loss of the policy against an optimal one, if there is a policy.
+    lower, upper : ndarray of float64, shape (S,)
+        Proven bounds of the exact values.
+    """
+
+    values: Finding
+    policy: Finding | None
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @property
+    def verdict(self) -> str:
+        """ "proved" if all claims are, "refuted" if one is, else "undecided"."""
+        verdicts = [found.verdict for found in (self.values, self.policy) if found is not None]
+        return next((word for word in ("refuted", "undecided") if word in verdicts), "proved")
+
+
 @dataclass(frozen=True, eq=False)
 class QFactors:
     """Q(s, a) = r(s, a) + gamma * sum of P(s'|s, a) * V(s').

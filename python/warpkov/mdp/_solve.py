@@ -14,7 +14,7 @@ from .._errors import ConvergenceWarning
 from .._host import local, real
 from .._process import Objective, words
 from ._model import NO_ACTION, Model, ModelLike, Order, are_arrays, lengths
-from ._solution import Certificate, Evaluation, QFactors, Simulation, Solution, numbers
+from ._solution import Certificate, Evaluation, Finding, QFactors, Simulation, Solution, Verification, numbers
 
 Criterion = Literal["discounted", "reach", "total", "average"]
 Method = Literal[
@@ -358,6 +358,68 @@ def evaluate(
     if not found.converged:
         warnings.warn(f"not converged: bound {found.bound}", ConvergenceWarning, stacklevel=2)
     return found
+
+
+def verify(
+    model: ModelLike,
+    values: Any,
+    policy: Any = None,
+    *,
+    epsilon: float = 1e-6,
+    loss: float | None = None,
+    criterion: Criterion = "discounted",
+    goal: Any = None,
+    horizon: int | None = None,
+) -> Verification:
+    """Prove or refute a solution, by code that shares nothing with the solvers.
+
+    Intervals with outward rounding enclose the exact values; rational numbers decide where these do not suffice and
+    the model is small.
+
+    Parameters
+    ----------
+    model : Model, path, mapping or iterable
+        What `Model` takes alone.
+    values : array of shape (S,) or Solution
+        V. A solution brings its policy.
+    policy : array of int, shape (S,), optional
+        An action per state; -1 for states without actions.
+    epsilon : float
+        The largest error of a value that is claimed.
+    loss : float, optional
+        The largest loss of the policy that is claimed, by default 2 epsilon.
+    criterion, goal, horizon
+        As for `solve`.
+
+    Returns
+    -------
+    Verification
+        What is proved, and bounds of the exact values.
+
+    Raises
+    ------
+    ValueError
+        If the solution does not fit the model, or the criterion is undefined.
+
+    Examples
+    --------
+    >>> from warpkov import mdp
+    >>> forest = mdp.generate("forest", gamma=0.9)
+    >>> mdp.verify(forest, mdp.solve(forest, epsilon=1e-9)).verdict
+    'proved'
+    >>> mdp.verify(forest, [0.0, 0.0, 0.0]).verdict
+    'refuted'
+    """
+    model = Model(model)
+    if isinstance(values, Solution):
+        policy = values.policy if policy is None else policy
+        values = values.values
+    question = _question(model, criterion, goal, horizon, None, False)
+    inner = None if policy is None else model._inner(policy)
+    loss = 2 * epsilon if loss is None else loss
+    found = _warpkov.verify(model._core, _per_state(model, values, "values"), inner, question, epsilon, loss)
+    of_policy = None if found[1] is None else Finding(*found[1])
+    return Verification(Finding(*found[0]), of_policy, np.asarray(found[2]), np.asarray(found[3]))
 
 
 def q_factors(model: ModelLike, values: Any = None, *, bound: float | None = None, **options: Any) -> QFactors:
