@@ -7,7 +7,7 @@
 //! these cases in 100 random orders besides the fixed ones. A failure names the order, whose number repeats it:
 //! `Interleaved(17)` needs `WARPKOV_ORDERS=17`.
 //!
-//! `ten_thousand_solves` measures the process, so it runs alone: `--ignored`.
+//! `thousands_of_solves` measures the process, so it runs alone: `--ignored`.
 
 /// Adds cases that are generic over precision and offsets, in every combination; the emulator runs those in which each of the
 /// four types occurs once.

@@ -45,9 +45,7 @@ fn counted(emulated: bool, run: &mut dyn FnMut()) -> [u64; 5] {
     };
     let before = on_device();
     let host = [CALLS.load(Relaxed), ALLOCATED.load(Relaxed)];
-    let begun = std::time::Instant::now();
     run();
-    println!("{:?}", begun.elapsed());
     let host = [CALLS.load(Relaxed) - host[0], ALLOCATED.load(Relaxed) - host[1]];
     let device = std::array::from_fn::<u64, 3, _>(|at| on_device()[at] - before[at]);
     let [calls, bytes] = if emulated { [0, 0] } else { host.map(|count| count as u64) };
@@ -66,7 +64,7 @@ fn runs() -> Table<5> {
             }
             table.insert(format!("{name} {device}"), counted(emulated, run));
         };
-        let grid = SlipGrid { width: 8, height: 8, obstacles: 0.2, ..SlipGrid::default() }.generate().unwrap();
+        let grid = SlipGrid { width: 6, height: 6, obstacles: 0.2, ..SlipGrid::default() }.generate().unwrap();
         for method in [
             Method::Serial,
             Method::Parallel,

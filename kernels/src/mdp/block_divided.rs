@@ -204,7 +204,8 @@ impl<T: Real, O: Offset> Model<T, O> {
         change.len() >= shape.threads * per_thread,
         shape.shared >= blocks.resident * size_of::<T>(),
         if per_thread > 1 { shape.shared >= (blocks.resident + 2 * per_thread * shape.block) * size_of::<T>() },
-        shape.dimensions == 1,
+        shape.grid.x == shape.grid,
+        shape.dimensions <= 2,
     )
 )]
 pub fn sweep_blocks<T: Real, O: Offset>(
@@ -303,7 +304,8 @@ pub fn sweep_blocks<T: Real, O: Offset>(
         v.holds(shape.grid * cells),
         change.len() >= shape.grid * cells,
         shape.shared >= (blocks.resident + cells * lanes) * size_of::<T>(),
-        shape.dimensions == 1,
+        shape.grid.x == shape.grid,
+        shape.dimensions <= 2,
     )
 )]
 pub fn sweep_actions<T: Real, O: Offset>(
