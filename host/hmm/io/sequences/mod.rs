@@ -241,6 +241,11 @@ impl<'m> Alphabet<'m> {
         }
     }
 
+    /// Whether the model names its symbols, each by one character.
+    fn has_letters(&self) -> bool {
+        !self.names.is_empty() && self.names.iter().all(|name| name.chars().nth(1).is_none())
+    }
+
     /// Whether a text marks a missing observation. A symbol's name takes precedence over a marker.
     fn is_missing(&self, text: &[u8]) -> bool {
         missing::is_marker(text) && !(self.dimensions.is_none() && self.symbol(text).is_some())
