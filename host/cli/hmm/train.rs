@@ -16,6 +16,7 @@ use warpkov_common::report::Report;
 use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::checkpoint::{Checkpoint, hash};
 use warpkov_hmm::generate::restart;
+use warpkov_hmm::io::sequences::{Records, read_states, read_weights};
 use warpkov_hmm::io::{self as formats, Format};
 use warpkov_hmm::model::{Covariances, Emissions, Hmm};
 use warpkov_hmm::options::{self, Constraint, Frozen, Pseudocounts};
@@ -30,7 +31,7 @@ use super::file::{Given, Opened, Source, output_format};
 use super::{Error, Outcome};
 use crate::common::checkpoint;
 use crate::common::choice::choice;
-use crate::common::file::{FileOrStd, room};
+use crate::common::file::{FileOrStd, reads, room};
 use crate::common::interrupts::handle_interrupts;
 use crate::common::number;
 use crate::common::output::{Output, Plots, Quiet};
@@ -48,10 +49,13 @@ Examples:
   warpkov hmm train model.json data.txt --restarts 20 --seed 7 --out trained.json --plot training.svg
   warpkov hmm train model.json data.txt --checkpoint training.checkpoint --checkpoint-every 60 --out trained.json
   warpkov hmm train model.json data.txt --resume training.checkpoint --iterations 500 --out trained.json
+  warpkov hmm train model.json data.txt --states states.txt --weights weights.txt --out trained.json
   warpkov hmm train model.npz data.npy --lengths lengths.npy --pseudocount 0.1 --out trained.npz")]
 pub struct Arguments {
     #[command(flatten)]
     pub source: Source,
+    #[command(flatten)]
+    known: Known,
     /// Number of random models of the same shape to train beside MODEL. The best model is the result.
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u32,
@@ -94,6 +98,45 @@ pub struct Arguments {
     json: bool,
     #[command(flatten)]
     quiet: Quiet,
+}
+
+/// What is known of the sequences beside their observations.
+#[derive(Args)]
+struct Known {
+    /// File of known states, which restrict the paths: one line per sequence, as `hmm sample --states` and `hmm decode --out` write
+    /// them, with - or ? where a state is unknown; or .npy with the numbers of all states, below 0 where one is unknown. If all are
+    /// known, the model is that of their counts.
+    #[arg(long, value_name = "FILE")]
+    states: Option<PathBuf>,
+    /// File of the weights of the sequences, one number per line, or .npy: training maximises the sum of w ln P(O).
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+}
+
+impl Known {
+    /// Adds what is known to the sequences.
+    fn read(&self, mut given: Given) -> Result<Given, Error> {
+        let Self { states, weights } = self;
+        if states.is_none() && weights.is_none() {
+            return Ok(given);
+        }
+        let Records { sequences, starts, positions, .. } = &given.records;
+        if !(starts.is_empty() && positions.is_empty()) {
+            let message =
+                "--states and --weights are those of whole sequences, expected --missing refuse or marginalise";
+            return Err(Error::Usage(message.to_owned()));
+        }
+        states.iter().chain(weights).try_for_each(|file| reads(file))?;
+        let mut known = sequences.clone();
+        if let Some(file) = states {
+            known = read_states(file, known, &given.model)?;
+        }
+        if let Some(file) = weights {
+            known = read_weights(file, known)?;
+        }
+        given.records.sequences = known;
+        Ok(given)
+    }
 }
 
 /// The entries of the covariance matrices that are trained.
@@ -221,6 +264,7 @@ fn least_bytes(format: Format, model: &Hmm) -> u64 {
 /// The models to train, and the destination of the result.
 struct Options {
     source: Source,
+    known: Known,
     restarts: u32,
     seed: u64,
     /// All but the slack, which depends on the precision.
@@ -239,7 +283,7 @@ impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { source, restarts, seed, iterations, tolerance, pseudocount, floor, .. } = arguments;
+        let Arguments { source, known, restarts, seed, iterations, tolerance, pseudocount, floor, .. } = arguments;
         let Arguments { covariances, freeze, out, to, checkpoints, plot, json, quiet: Quiet { quiet }, .. } = arguments;
         source.check()?;
         let streamed = out == Some(FileOrStd::Standard);
@@ -256,7 +300,20 @@ impl TryFrom<Arguments> for Options {
             options::Options { iterations, tolerance, pseudocounts, constraint, floor, ..options::Options::default() };
         let output = Output::to_file(file, json)?.quiet(quiet);
         let (checkpoints, plots, quiet) = (checkpoints.try_into()?, Plots::new(plot)?, quiet || json);
-        Ok(Self { source, restarts, seed, training, covariances, freeze, output, streamed, checkpoints, plots, quiet })
+        Ok(Self {
+            source,
+            known,
+            restarts,
+            seed,
+            training,
+            covariances,
+            freeze,
+            output,
+            streamed,
+            checkpoints,
+            plots,
+            quiet,
+        })
     }
 }
 
@@ -286,6 +343,8 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let mut options: Options = ranks.agree(arguments.try_into())?;
     options.checkpoints.join(&ranks)?;
     let given = options.source.read(&ranks)?;
+    let given = ranks.agree(options.known.read(given))?;
+    ranks.same_files()?;
     ranks.agree(options.plots.check(given.ranks(&ranks)))?;
     let model = with_covariances(given.model.clone(), options.covariances);
     let model = ranks.agree(model.and_then(|model| options.check(&model).map(|()| model)))?;

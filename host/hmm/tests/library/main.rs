@@ -3,6 +3,7 @@
 mod ambiguous;
 mod formats;
 mod hmmlearn;
+mod known;
 mod lacking;
 mod missing;
 mod random;
