@@ -25,7 +25,7 @@
 
 use std::time::Duration;
 
-use super::model::{Covariances, Emissions, Hmm};
+use super::model::{Covariances, Emissions, Hmm, share};
 use super::options::Options;
 pub use super::sequences::NO_STATE;
 use super::sequences::Sequences;
@@ -219,6 +219,16 @@ impl Expected {
     pub(crate) fn scale(&mut self, factor: f64) {
         if factor != 1.0 {
             self.counts_mut().into_iter().flatten().for_each(|count| *count *= factor);
+        }
+    }
+
+    /// Replaces the statistics of the emissions of each class of states by their mean.
+    pub(crate) fn share(&mut self, of_state: &[u32]) {
+        match &mut self.emissions {
+            Statistics::Categorical(counts) => share(counts, of_state),
+            Statistics::Gaussian { weights, sums, squares } => {
+                [weights, sums, squares].into_iter().for_each(|numbers| share(numbers, of_state));
+            }
         }
     }
 

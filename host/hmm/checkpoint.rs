@@ -99,6 +99,9 @@ fn objective(options: &Options) -> String {
     if options.frozen != Frozen::default() {
         text += &format!(", {:?}", options.frozen);
     }
+    if !options.ties.is_empty() {
+        text += &format!(", tied emissions {:?}", options.ties);
+    }
     if options.constraint != Constraint::None {
         text += &format!(", {} covariances", options.constraint);
     }

@@ -49,6 +49,7 @@ Examples:
   warpkov hmm train model.json data.txt --restarts 20 --seed 7 --out trained.json --plot training.svg
   warpkov hmm train model.json data.txt --checkpoint training.checkpoint --checkpoint-every 60 --out trained.json
   warpkov hmm train model.json data.txt --resume training.checkpoint --iterations 500 --out trained.json
+  warpkov hmm train classes.json data.txt --tie --out trained.json
   warpkov hmm train model.json data.txt --states states.txt --weights weights.txt --out trained.json
   warpkov hmm train model.npz data.npy --lengths lengths.npy --pseudocount 0.1 --out trained.npz")]
 pub struct Arguments {
@@ -78,6 +79,9 @@ pub struct Arguments {
     /// Kind of the covariances to train [default: that of MODEL].
     #[arg(long, value_enum, value_name = "KIND")]
     covariances: Option<Kind>,
+    /// Tie the emissions of the states of each class in MODEL: they share all parameters, which start at their means.
+    #[arg(long)]
+    tie: bool,
     /// Parameters that keep their values in MODEL; separated by commas.
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
     freeze: Vec<Freezable>,
@@ -246,6 +250,24 @@ fn with_covariances(model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
     parts.validated().map_err(|error| Error::Usage(format!("--covariances: {error}")))
 }
 
+/// The class of each state.
+fn ties(model: &Hmm) -> Result<Vec<u32>, Error> {
+    match model.names().classes.is_empty() {
+        true => Err(Error::Usage("--tie: the model has no classes of states".to_owned())),
+        false => Ok(model.classes().of_state),
+    }
+}
+
+/// The model with equal emissions in the states of each class.
+fn tied(model: Hmm, ties: &[u32]) -> Result<Hmm, Error> {
+    if ties.is_empty() {
+        return Ok(model);
+    }
+    let mut parts = model.into_parts();
+    parts.emissions = parts.emissions.shared(ties);
+    parts.validated().map_err(|error| Error::Usage(format!("--tie: {error}")))
+}
+
 /// A lower bound of the bytes of a model.
 fn least_bytes(format: Format, model: &Hmm) -> u64 {
     let states = u64::from(model.states());
@@ -270,6 +292,7 @@ struct Options {
     /// All but the slack, which depends on the precision.
     training: options::Options,
     covariances: Option<Kind>,
+    tie: bool,
     freeze: Vec<Freezable>,
     output: Output<Format>,
     /// Whether the model has the standard output.
@@ -284,7 +307,8 @@ impl TryFrom<Arguments> for Options {
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
         let Arguments { source, known, restarts, seed, iterations, tolerance, pseudocount, floor, .. } = arguments;
-        let Arguments { covariances, freeze, out, to, checkpoints, plot, json, quiet: Quiet { quiet }, .. } = arguments;
+        let Arguments { covariances, tie, freeze, out, to, checkpoints, plot, json, quiet: Quiet { quiet }, .. } =
+            arguments;
         source.check()?;
         let streamed = out == Some(FileOrStd::Standard);
         let file = match out {
@@ -307,6 +331,7 @@ impl TryFrom<Arguments> for Options {
             seed,
             training,
             covariances,
+            tie,
             freeze,
             output,
             streamed,
@@ -330,7 +355,7 @@ impl Options {
     fn models(&self, model: Hmm, given: &Given) -> Result<Vec<Hmm>, Error> {
         let random = |stream: u32| {
             let fresh = restart(&model, given.sequences(), self.seed, stream.into());
-            kept(with_covariances(fresh, self.covariances)?, &model, self.training.frozen)
+            tied(kept(with_covariances(fresh, self.covariances)?, &model, self.training.frozen)?, &self.training.ties)
         };
         let random: Vec<Hmm> = (0..self.restarts).map(random).collect::<Result<_, _>>()?;
         Ok(std::iter::once(model).chain(random).collect())
@@ -346,7 +371,11 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let given = ranks.agree(options.known.read(given))?;
     ranks.same_files()?;
     ranks.agree(options.plots.check(given.ranks(&ranks)))?;
+    if options.tie {
+        options.training.ties = ranks.agree(ties(&given.model))?;
+    }
     let model = with_covariances(given.model.clone(), options.covariances);
+    let model = model.and_then(|model| tied(model, &options.training.ties));
     let model = ranks.agree(model.and_then(|model| options.check(&model).map(|()| model)))?;
     options.training.frozen = ranks.agree(frozen(&model, &options.freeze))?;
     let models = ranks.agree(options.models(model, &given))?;

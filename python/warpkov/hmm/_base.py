@@ -96,7 +96,7 @@ class BaseHMM:
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "startprob_")
 
-    def fit(self: Model, X: Any, lengths: Any = None, *, y: Any = None, sample_weight: Any = None) -> Model:
+    def fit(self: Model, X: Any, lengths: Any = None, *, y: Any = None, sample_weight: Any = None, ties: Any = None) -> Model:
         """Train the model by the Baum-Welch algorithm: expectation-maximisation.
 
         Training maximises ln P(O) + ln p(parameters) over the parameters that `params` names, where p is the prior. It
@@ -115,6 +115,9 @@ class BaseHMM:
             known, training counts them: one iteration finds the maximum.
         sample_weight : array of shape (n_sequences,), optional
             The weights w of the sequences, at least 0: ln P(O) is the sum of w ln P(O) over all sequences. By default 1.
+
+        ties : array of int, shape (n_components,), optional
+            The class of each state: the states of one class share their emissions, which start at their mean.
 
         Returns
         -------
@@ -150,7 +153,12 @@ class BaseHMM:
         if type(self.monitor_) is ConvergenceMonitor:
             self.monitor_ = ConvergenceMonitor(self.tol, self.n_iter, self.verbose)
         self.monitor_._begin()
-        known = {"states": self._known(y, len(array)), "weights": None}
+        known = {"states": self._known(y, len(array)), "weights": None, "ties": None}
+        if ties is not None:
+            classes = host(ties)
+            if classes.shape != (self.n_components,) or classes.dtype.kind not in "iu":
+                raise ValueError(f"ties has shape {classes.shape}, expected the number of a class for each state")
+            known["ties"] = np.unique(classes, return_inverse=True)[1].astype(np.uint32).ravel()
         if sample_weight is not None:
             count = len(sequences["offsets"]) - 1
             known["weights"] = shaped(sample_weight, (count,), "sample_weight")
