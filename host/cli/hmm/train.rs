@@ -56,7 +56,7 @@ pub struct Arguments {
     #[command(flatten)]
     pub source: Source,
     #[command(flatten)]
-    known: Known,
+    known: Supervision,
     /// Number of random models of the same shape to train beside MODEL. The best model is the result.
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u32,
@@ -106,7 +106,7 @@ pub struct Arguments {
 
 /// What is known of the sequences beside their observations.
 #[derive(Args)]
-struct Known {
+struct Supervision {
     /// File of known states, which restrict the paths: one line per sequence, as `hmm sample --states` and `hmm decode --out` write
     /// them, with - or ? where a state is unknown; or .npy with the numbers of all states, below 0 where one is unknown. If all are
     /// known, the model is that of their counts.
@@ -117,7 +117,7 @@ struct Known {
     weights: Option<PathBuf>,
 }
 
-impl Known {
+impl Supervision {
     /// Adds what is known to the sequences.
     fn read(&self, mut given: Given) -> Result<Given, Error> {
         let Self { states, weights } = self;
@@ -286,7 +286,7 @@ fn least_bytes(format: Format, model: &Hmm) -> u64 {
 /// The models to train, and the destination of the result.
 struct Options {
     source: Source,
-    known: Known,
+    known: Supervision,
     restarts: u32,
     seed: u64,
     /// All but the slack, which depends on the precision.

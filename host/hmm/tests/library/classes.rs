@@ -95,8 +95,8 @@ fn tied_emissions_are_those_of_pooled_counts() {
             (Emissions::Categorical { probs, .. }, Statistics::Categorical(counts)) => {
                 let count = |o: usize| pooled(&counts, o) + 2.0 * pseudocount;
                 let total: f64 = (0..3).map(count).sum();
-                for o in 0..3 {
-                    assert!((probs[o] - count(o) / total).abs() < 1e-12, "{seed}");
+                for (o, prob) in probs[..3].iter().enumerate() {
+                    assert!((prob - count(o) / total).abs() < 1e-12, "{seed}");
                 }
                 assert_eq!(options.parameters(&model), 3 + 4 * 3 + 3 * 2);
             }

@@ -71,14 +71,14 @@ fn case(seed: u64, n: usize, vectors: bool) -> (Hmm, Sequences) {
     if let Observations::Vectors { dimensions, values } = sequences.observations().clone() {
         let values = values.into_iter().map(|x| if random.unit() < 0.2 { f64::NAN } else { x }).collect();
         let observations = Observations::Vectors { dimensions, values };
-        if seed % 3 == 0 {
+        if seed.is_multiple_of(3) {
             sequences = Sequences::with_missing(sequences.offsets().to_vec(), observations).unwrap();
         }
     }
     let sequences = sequences.with_states(states).unwrap();
     let mut weights = random.magnitudes(5, -4.0, 4.0);
-    weights[2] = if seed % 5 == 0 { 0.0 } else { weights[2] };
-    (model, if seed % 2 == 0 { sequences.with_weights(weights).unwrap() } else { sequences })
+    weights[2] = if seed.is_multiple_of(5) { 0.0 } else { weights[2] };
+    (model, if seed.is_multiple_of(2) { sequences.with_weights(weights).unwrap() } else { sequences })
 }
 
 /// ln bⱼ(o) of an observation, −∞ if another state is known to have emitted it.
@@ -154,9 +154,9 @@ fn reference(model: &Hmm, sequences: &Sequences) -> Reference {
             }
             let before: Vec<f64> =
                 (0..n).map(|i| log_sum((0..n).map(|j| step(i, j) + emitted(t, j) + beta[j]))).collect();
-            for at in 0..if t > 0 { n * n } else { 0 } {
+            for (at, pair) in pairs.iter_mut().enumerate().filter(|_| t > 0) {
                 let (i, j) = (at / n, at % n);
-                pairs[at] += weight * share(alpha[t - 1][i] + step(i, j) + emitted(t, j) + beta[j]);
+                *pair += weight * share(alpha[t - 1][i] + step(i, j) + emitted(t, j) + beta[j]);
             }
             beta = before;
             rows.push(gamma);
