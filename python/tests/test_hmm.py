@@ -640,6 +640,21 @@ def test_some_known_states_and_weights():
             copy.copy(model).fit(X, **arguments)
 
 
+@pytest.mark.filterwarnings("ignore::warpkov.ConvergenceWarning")
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_tied_states_share_their_emissions(device):
+    X = np.random.default_rng(5).integers(3, size=(60, 1))
+    model = CategoricalHMM(3, n_iter=4, random_state=1, device=device).fit(X, ties=[7, 2, 7])
+    np.testing.assert_array_equal(model.emissionprob_[0], model.emissionprob_[2])
+    assert not np.allclose(model.emissionprob_[0], model.emissionprob_[1])
+    vectors = GaussianHMM(3, "full", n_iter=4, random_state=1, device=device, covars_prior=0)
+    vectors.fit(np.random.default_rng(6).normal(size=(60, 2)), ties=[0, 0, 1])
+    np.testing.assert_array_equal(vectors.means_[0], vectors.means_[1])
+    np.testing.assert_array_equal(vectors.covars_[0], vectors.covars_[1])
+    with pytest.raises(ValueError, match="ties has shape"):
+        model.fit(X, ties=[0, 1])
+
+
 @pytest.mark.parametrize("extension", ["json", "npz", "hmm"])
 def test_files_of_symbols(extension, tmp_path):
     random = np.random.default_rng(3)
