@@ -131,6 +131,10 @@ impl<R: Recursions + ?Sized> Recursions for Ambiguous<'_, R> {
         self.extend()
     }
 
+    fn weights(&self) -> &[f64] {
+        self.recursions.weights()
+    }
+
     fn models(&mut self) -> Result<Vec<Hmm>, R::Error> {
         Ok(self.models.clone())
     }

@@ -25,15 +25,13 @@
 
 use std::time::Duration;
 
-use super::model::{Covariances, Emissions, Hmm};
+use super::model::{Covariances, Emissions, Hmm, share};
 use super::options::Options;
+pub use super::sequences::NO_STATE;
 use super::sequences::Sequences;
 use warpkov_common::interrupt;
 use warpkov_runtime as runtime;
 use warpkov_runtime::comm::Communicator;
-
-/// Placeholder for a state in the path of an impossible sequence.
-pub const NO_STATE: u32 = u32::MAX;
 
 /// Duration from which an E step is slow: fetching the models then costs little in comparison.
 pub const SLOW: Duration = Duration::from_millis(100);
@@ -123,6 +121,11 @@ pub trait Recursions {
     /// Those of the backend.
     fn models(&mut self) -> Result<Vec<Hmm>, Self::Error>;
 
+    /// The [weight](Sequences::weights) of each sequence, by which expected counts are multiplied; empty if all are 1.
+    fn weights(&self) -> &[f64] {
+        &[]
+    }
+
     /// Whether a [stop request](interrupt) explains the last error. All ranks have the same answer.
     fn interrupted(&self) -> bool {
         interrupt::requested()
@@ -172,7 +175,8 @@ pub fn posterior_path(posteriors: &[f64], states: u32) -> Vec<u32> {
     posteriors.chunks_exact(states as usize).map(best).collect()
 }
 
-/// Expected counts of the hidden paths given the observations, summed over all possible sequences.
+/// Expected counts of the hidden paths given the observations, summed over all possible sequences by their
+/// [weights](Sequences::weights).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
     /// ln P(O) of each sequence, M.
@@ -208,6 +212,23 @@ impl Expected {
     pub fn add_counts(&mut self, other: &Self) {
         for (sums, terms) in self.counts_mut().into_iter().zip(other.counts()) {
             sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+        }
+    }
+
+    /// Multiplies the counts by a factor. Leaves `log_likelihoods` unchanged.
+    pub(crate) fn scale(&mut self, factor: f64) {
+        if factor != 1.0 {
+            self.counts_mut().into_iter().flatten().for_each(|count| *count *= factor);
+        }
+    }
+
+    /// Replaces the statistics of the emissions of each class of states by their mean.
+    pub(crate) fn share(&mut self, of_state: &[u32]) {
+        match &mut self.emissions {
+            Statistics::Categorical(counts) => share(counts, of_state),
+            Statistics::Gaussian { weights, sums, squares } => {
+                [weights, sums, squares].into_iter().for_each(|numbers| share(numbers, of_state));
+            }
         }
     }
 

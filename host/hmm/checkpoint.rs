@@ -38,8 +38,8 @@ pub struct Checkpoint {
     pub seconds: f64,
 }
 
-/// The hash of the models that training starts from, and of the sequences with the `sets` of their
-/// [ambiguous](super::ambiguous) symbols.
+/// The hash of the models that training starts from, and of the sequences with their known states, their weights, and the
+/// `sets` of their [ambiguous](super::ambiguous) symbols.
 #[must_use]
 pub fn hash(models: &[Hmm], (sequences, sets): (&Sequences, &[Vec<u32>])) -> Hash {
     let mut arrays: Vec<&[u8]> = vec![cast_slice(sequences.offsets())];
@@ -51,6 +51,8 @@ pub fn hash(models: &[Hmm], (sequences, sets): (&Sequences, &[Vec<u32>])) -> Has
     for model in models {
         arrays.extend(numbers(model).map(|(_, numbers)| cast_slice::<f64, u8>(numbers)));
     }
+    let (states, weights) = (sequences.states(), sequences.weights());
+    arrays.extend([cast_slice(states), cast_slice(weights)].into_iter().filter(|array: &&[u8]| !array.is_empty()));
     (0..).zip(arrays).map(|(item, bytes)| Hash::new(item, bytes)).fold(Hash::default(), Hash::and)
 }
 
@@ -96,6 +98,9 @@ fn objective(options: &Options) -> String {
     }
     if options.frozen != Frozen::default() {
         text += &format!(", {:?}", options.frozen);
+    }
+    if !options.ties.is_empty() {
+        text += &format!(", tied emissions {:?}", options.ties);
     }
     if options.constraint != Constraint::None {
         text += &format!(", {} covariances", options.constraint);

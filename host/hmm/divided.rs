@@ -412,6 +412,10 @@ impl Recursions for Divided<'_> {
         self.set()
     }
 
+    fn weights(&self) -> &[f64] {
+        self.division.sequences.weights()
+    }
+
     fn models(&mut self) -> Result<Vec<Hmm>, Error> {
         if let Some(own) = self.summing() {
             return own.models();

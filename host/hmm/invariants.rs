@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | ln P(O) | less than ∞; at most 0 for symbols | all sequences |
 //! | γ | each row sums to 1, or is all 0 | all observations |
-//! | expected counts | with M⁺ possible sequences of T⁺ steps in total: Σ γ₁ = Σ γ_T = M⁺, Σ ξ = T⁺ − M⁺, Σ γ = T⁺ | all counts |
+//! | expected counts | with M⁺ possible sequences of T⁺ steps in total, by weight: Σ γ₁ = Σ γ_T = M⁺, Σ ξ = T⁺ − M⁺, Σ γ = T⁺ | all counts |
 //! | best path q | ln P(O, q) less than ∞; −∞ where there is no path | all sequences |
 //! | ln P(O) | equals that of the [exact recursions](crate::backends::cpu::Exact) | [samples](sample) |
 //! | best path q | ln P(O, q) ≤ ln P(O) ≤ ln P(O, q) + T ln N, with ln P(O) from the exact recursions | [samples](sample) |
@@ -83,8 +83,11 @@ pub fn of_posteriors(model: &Hmm, sequences: &Sequences, posteriors: &[f64], sla
 /// The first violation.
 pub fn of_expected(sequences: &Sequences, expected: &Expected, slack: f64) -> Result<(), Violated> {
     let possible = (0..sequences.len()).filter(|&sequence| expected.log_likelihoods[sequence] > f64::NEG_INFINITY);
-    let (mut count, mut steps) = (0, 0);
-    possible.for_each(|sequence| (count, steps) = (count + 1, steps + sequences.range(sequence).len()));
+    let (mut count, mut steps) = (0.0, 0.0);
+    for sequence in possible {
+        let (weight, length) = (sequences.weight(sequence), sequences.range(sequence).len() as f64);
+        (count, steps) = (count + weight, steps + weight * length);
+    }
     let emitted: f64 = match &expected.emissions {
         Statistics::Categorical(counts) => counts.iter().sum(),
         Statistics::Gaussian { weights, .. } => weights.iter().sum(),
@@ -97,7 +100,7 @@ pub fn of_expected(sequences: &Sequences, expected: &Expected, slack: f64) -> Re
         ("the count of ends", end, count),
         ("the count of emissions", emitted, steps),
     ] {
-        let holds = (found - whole as f64).abs() <= slack * whole as f64;
+        let holds = (found - whole).abs() <= slack * whole;
         hold(holds, what, sequences.len() - 1, found, || whole.to_string())?;
     }
     Ok(())

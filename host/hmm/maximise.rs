@@ -5,7 +5,8 @@
 //! probabilities; Bⱼₒ ∝ Σ γₜ(j) over the t with oₜ = o; μⱼ and Σⱼ are moments weighted by γ. Pseudocounts c, a
 //! Dirichlet prior, are added to the counts. Zeros stay zeros, with pseudocounts too. A row without counts keeps its
 //! parameters. A [prior](super::options::NormalPrior) of means and covariances adds to the moments. Parameters may be
-//! [frozen](super::options::Frozen), and covariances [constrained](Constraint). Missing components of vectors have
+//! [frozen](super::options::Frozen), covariances [constrained](Constraint), and emissions
+//! [tied](super::options::Options::ties). Missing components of vectors have
 //! contributed their expectations to the moments, so that the step maximises the likelihood of the observed ones.
 //!
 //! Variances have a floor, because the likelihood is unbounded as a state collapses onto one observation. The floor
@@ -126,6 +127,13 @@ const FEWEST: f64 = 1e-5;
 /// The M step, in place. `options` [fit](Options::check) the model; `floors` holds the variance floor of each
 /// dimension, D numbers.
 pub(crate) fn maximise(model: &mut HmmParts, expected: &Expected, options: &Options, floors: &[f64]) {
+    let shared = (!options.ties.is_empty()).then(|| {
+        // Equal statistics lead to equal emissions. The mean, not the sum, so that all states together weigh as before.
+        let mut shared = expected.clone();
+        shared.share(&options.ties);
+        shared
+    });
+    let expected = shared.as_ref().unwrap_or(expected);
     let Pseudocounts { start, transitions, emissions } = &options.pseudocounts;
     let (n, frozen) = (model.start.len(), options.frozen);
     if !frozen.start {

@@ -9,6 +9,8 @@
 //!
 //! A model without end probabilities has no last factor.
 
+use std::collections::HashMap;
+
 use warpkov_common::parameters::SUM_TOLERANCE;
 
 pub use warpkov_common::names::name;
@@ -26,6 +28,51 @@ pub struct Names {
     pub states: Vec<String>,
     /// Symbol names: none, or V distinct ones.
     pub symbols: Vec<String>,
+    /// The class of each state: none, or N names, empty for a state without a class. See [`StateClasses`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
+}
+
+/// Classes of states: those with a name, in the order of their first states, and each state without a class by itself, under its own
+/// name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateClasses {
+    /// Distinct names, K.
+    pub names: Vec<String>,
+    /// The class of each state, N numbers below K.
+    pub of_state: Vec<u32>,
+}
+
+impl StateClasses {
+    fn new(names: &Names, states: u32) -> Self {
+        let (mut found, mut of_state, mut numbers) = (Vec::new(), Vec::new(), HashMap::new());
+        for state in 0..states {
+            let own = names.classes.get(state as usize).filter(|class| !class.is_empty());
+            let next = found.len() as u32;
+            let class = own.map_or(next, |class| *numbers.entry(class).or_insert(next));
+            if class == next {
+                found.push(own.cloned().unwrap_or_else(|| name(&names.states, state)));
+            }
+            of_state.push(class);
+        }
+        Self { names: found, of_state }
+    }
+
+    /// Posterior probabilities of the classes, ΣT × K: sums of those of their states, ΣT × N.
+    #[must_use]
+    pub fn posteriors(&self, of_states: &[f64]) -> Vec<f64> {
+        let mut sums = vec![0.0; of_states.len() / self.of_state.len() * self.names.len()];
+        for (sums, row) in sums.chunks_exact_mut(self.names.len()).zip(of_states.chunks_exact(self.of_state.len())) {
+            self.of_state.iter().zip(row).for_each(|(&class, p)| sums[class as usize] += p);
+        }
+        sums
+    }
+
+    /// The class of each state of a path. What is no state stays.
+    #[must_use]
+    pub fn path(&self, states: &[u32]) -> Vec<u32> {
+        states.iter().map(|&state| self.of_state.get(state as usize).copied().unwrap_or(state)).collect()
+    }
 }
 
 /// The parameters of a hidden Markov model, before [validation](Self::validated).
@@ -213,17 +260,17 @@ pub enum Invalid {
     /// A list of names is neither empty nor complete.
     #[error("{found} names of {what}, expected {expected}")]
     Names {
-        /// `states` or `symbols`.
+        /// `states`, `symbols` or `classes`.
         what: &'static str,
         /// Number of names.
         found: usize,
         /// N or V.
         expected: u32,
     },
-    /// Two states or two symbols share a name.
+    /// Two states, symbols or classes share a name, or a class and a state without a class do.
     #[error("two {what} are called {name:?}")]
     Twice {
-        /// `states` or `symbols`.
+        /// `states`, `symbols` or `classes`.
         what: &'static str,
         /// The name.
         name: String,
@@ -282,6 +329,51 @@ impl Hmm {
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.0.names
+    }
+
+    /// The classes of the states.
+    #[must_use]
+    pub fn classes(&self) -> StateClasses {
+        StateClasses::new(self.names(), self.states())
+    }
+
+    /// A model with the [classes](Self::classes) as states, whose names reports show: π sums over the states of a class, the rows of A
+    /// are means of sums, and emissions are those of the first state.
+    #[must_use]
+    pub fn by_class(&self) -> Self {
+        let classes = self.classes();
+        let (k, of_state) = (classes.names.len(), &classes.of_state[..]);
+        let first = |class: usize| of_state.iter().position(|&c| c as usize == class).unwrap_or(0);
+        let members = |class: usize| (0..of_state.len()).filter(move |&i| of_state[i] as usize == class);
+        let mean = |class: usize, of: &dyn Fn(usize) -> f64| {
+            members(class).map(of).sum::<f64>() / members(class).count() as f64
+        };
+        let rows = |numbers: &[f64]| -> Vec<f64> {
+            let width = numbers.len() / of_state.len();
+            (0..k).flat_map(|class| &numbers[first(class) * width..][..width]).copied().collect()
+        };
+        let transitions =
+            (0..k).flat_map(|from| (0..k).map(move |to| mean(from, &|i| members(to).map(|j| self.row(i)[j]).sum())));
+        let emissions = match self.emissions() {
+            Emissions::Categorical { symbols, probs } => {
+                Emissions::Categorical { symbols: *symbols, probs: rows(probs) }
+            }
+            Emissions::Gaussian { dimensions, means, covariances } => Emissions::Gaussian {
+                dimensions: *dimensions,
+                means: rows(means),
+                covariances: match covariances {
+                    Covariances::Diagonal(numbers) => Covariances::Diagonal(rows(numbers)),
+                    Covariances::Full(numbers) => Covariances::Full(rows(numbers)),
+                },
+            },
+        };
+        Self::built(HmmParts {
+            start: (0..k).map(|class| members(class).map(|i| self.start()[i]).sum()).collect(),
+            transitions: transitions.collect(),
+            end: self.end().map(|end| (0..k).map(|class| mean(class, &|i| end[i])).collect()),
+            emissions,
+            names: Names { states: classes.names, symbols: self.names().symbols.clone(), classes: Vec::new() },
+        })
     }
 
     /// N, the number of states.
@@ -355,8 +447,9 @@ impl HmmParts {
         });
         found.map_err(|error| transposed(error, &self.transitions, self.end.as_deref(), n, ("A", FROM_TO)))?;
         let kinds = self.emissions.validate(n)?;
+        let Names { states, symbols, classes } = &self.names;
         for (what, names, expected) in
-            [("states", &self.names.states, n as u32), ("symbols", &self.names.symbols, kinds)]
+            [("states", states, n as u32), ("symbols", symbols, kinds), ("classes", classes, n as u32)]
         {
             if names.is_empty() {
                 continue;
@@ -364,7 +457,8 @@ impl HmmParts {
             if names.len() != expected as usize {
                 return Err(Invalid::Names { what, found: names.len(), expected });
             }
-            let mut sorted: Vec<_> = names.iter().collect();
+            let classes = StateClasses::new(&self.names, if what == "classes" { expected } else { 0 });
+            let mut sorted: Vec<_> = if what == "classes" { classes.names.iter() } else { names.iter() }.collect();
             sorted.sort_unstable();
             if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
                 return Err(Invalid::Twice { what, name: pair[0].clone() });
@@ -392,7 +486,38 @@ impl HmmParts {
     }
 }
 
+/// Replaces the rows of the states of each class, N rows, by their mean. Equal rows keep their bits.
+pub(crate) fn share(numbers: &mut [f64], of_state: &[u32]) {
+    let width = numbers.len() / of_state.len().max(1);
+    for class in 0..of_state.iter().max().map_or(0, |last| last + 1) {
+        let members: Vec<usize> = (0..of_state.len()).filter(|&state| of_state[state] == class).collect();
+        for column in 0..width {
+            let each = || members.iter().map(|state| numbers[state * width + column]);
+            let first = each().next().unwrap_or_default();
+            if each().any(|x| x != first) {
+                let mean = each().map(|x| x / members.len() as f64).sum();
+                members.iter().for_each(|state| numbers[state * width + column] = mean);
+            }
+        }
+    }
+}
+
 impl Emissions {
+    /// Replaces the emissions of the states of each class by their mean. `of_state` has the class of each state.
+    #[must_use]
+    pub fn shared(mut self, of_state: &[u32]) -> Self {
+        match &mut self {
+            Self::Categorical { probs, .. } => share(probs, of_state),
+            Self::Gaussian {
+                means, covariances: Covariances::Diagonal(numbers) | Covariances::Full(numbers), ..
+            } => {
+                share(means, of_state);
+                share(numbers, of_state);
+            }
+        }
+        self
+    }
+
     /// Validates the emissions of `n` states and rescales the rows of B. Returns V, or 0 for Gaussian emissions.
     fn validate(&mut self, n: usize) -> Result<u32, Invalid> {
         match self {

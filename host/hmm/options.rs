@@ -1,6 +1,6 @@
 //! Options of the recursions and of training.
 
-use super::model::{Covariances, Emissions, Hmm, is_semidefinite};
+use super::model::{Covariances, Emissions, Hmm, is_semidefinite, share};
 use warpkov_common::choice::choice;
 
 choice! {
@@ -252,6 +252,9 @@ pub struct Options {
     pub frozen: Frozen,
     /// The covariances to train. Those of the given models satisfy the constraint.
     pub constraint: Constraint,
+    /// The class of each state, N numbers, or none: the states of a class share their emissions. Those of the given models, and priors,
+    /// are equal in each class.
+    pub ties: Vec<u32>,
     /// Variance floor as a fraction of the variance of all observations, above 0; see
     /// [`Spread::floors`](super::maximise::Spread::floors).
     pub floor: f64,
@@ -268,6 +271,7 @@ impl Default for Options {
             normals: None,
             frozen: Frozen::default(),
             constraint: Constraint::None,
+            ties: Vec::new(),
             floor: FLOOR,
             slack: 1e-9,
         }
@@ -284,7 +288,7 @@ impl Options {
     pub(super) fn plain(&self) -> Option<[f64; 3]> {
         match self.pseudocounts.all() {
             [&Pseudocount::Equal(start), &Pseudocount::Equal(transitions), &Pseudocount::Equal(emissions)]
-                if self.frozen == Frozen::default() =>
+                if self.frozen == Frozen::default() && self.ties.is_empty() =>
             {
                 Some([start, transitions, emissions])
             }
@@ -301,9 +305,58 @@ impl Options {
             emissions.check("B", probs.len())?;
         }
         self.normals.as_ref().map_or(Ok(()), |prior| prior.check(model))?;
-        match self.constraint.holds(model) {
-            true => Ok(()),
-            false => Err(format!("the covariances of the model are not {}", self.constraint)),
+        if !self.constraint.holds(model) {
+            return Err(format!("the covariances of the model are not {}", self.constraint));
         }
+        self.check_ties(model)
+    }
+
+    fn check_ties(&self, model: &Hmm) -> Result<(), String> {
+        let (found, expected) = (self.ties.len(), model.start().len());
+        if found == 0 {
+            return Ok(());
+        }
+        if found != expected {
+            return Err(format!("{found} classes of states are tied, expected {expected}"));
+        }
+        let differ = |numbers: &[f64]| {
+            let mut shared = numbers.to_vec();
+            share(&mut shared, &self.ties);
+            shared != numbers
+        };
+        let normals = self.normals.iter().flat_map(|prior| [&prior.means, &prior.weights, &prior.scales]);
+        let counts = match &self.pseudocounts.emissions {
+            Pseudocount::Each(counts) => Some(counts),
+            Pseudocount::Equal(_) => None,
+        };
+        if *model.emissions() != model.emissions().clone().shared(&self.ties) {
+            return Err("the emissions of tied states differ".to_owned());
+        }
+        match normals.chain(counts).any(|numbers| differ(numbers)) {
+            true => Err("the priors of tied states differ".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Number of free parameters of a trained model: those of [`Constraint::parameters`], of tied emissions only once.
+    #[must_use]
+    pub fn parameters(&self, model: &Hmm) -> usize {
+        let of_state = |state: usize| match model.emissions() {
+            Emissions::Categorical { symbols, probs } => {
+                let row = &probs[state * *symbols as usize..][..*symbols as usize];
+                row.iter().filter(|p| **p > 0.0).count().saturating_sub(1)
+            }
+            Emissions::Gaussian { dimensions, covariances, .. } => {
+                let d = *dimensions as usize;
+                d + match (self.constraint, covariances) {
+                    (Constraint::Tied, _) => 0,
+                    (Constraint::Spherical, _) => 1,
+                    (Constraint::None, Covariances::Diagonal(_)) => d,
+                    (Constraint::None, Covariances::Full(_)) => d * (d + 1) / 2,
+                }
+            }
+        };
+        let again = (0..self.ties.len()).filter(|&state| self.ties[..state].contains(&self.ties[state]));
+        self.constraint.parameters(model) - again.map(of_state).sum::<usize>()
     }
 }

@@ -179,6 +179,10 @@ where
         Ok(self.recursions.m_step(options)?)
     }
 
+    fn weights(&self) -> &[f64] {
+        self.recursions.weights()
+    }
+
     fn models(&mut self) -> Result<Vec<Hmm>, Error> {
         let models = self.recursions.models()?;
         self.models.clone_from(&models);

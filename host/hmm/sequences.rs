@@ -4,9 +4,13 @@ use std::collections::HashMap;
 
 use super::model::{Emissions, Hmm};
 
+/// Placeholder for the state of an observation where none is known, and in the path of an impossible sequence.
+pub const NO_STATE: u32 = u32::MAX;
+
 /// M validated sequences, stored contiguously. Invariants: M ≥ 1; `offsets` ascends strictly from 0 to the number of
 /// observations, so each sequence has length at least 1; symbols are below 2³² − 1; vectors are finite, except that NaN
-/// marks a missing component in sequences [with missing components](Self::with_missing).
+/// marks a missing component in sequences [with missing components](Self::with_missing). There is no [known state](Self::with_states),
+/// or each observation has one or [`NO_STATE`].
 ///
 /// ```compile_fail,E0616
 /// use warpkov_hmm::sequences::Sequences;
@@ -21,6 +25,10 @@ pub struct Sequences {
     symbols: u32,
     /// Number of vectors with missing components.
     partial: usize,
+    /// The state of each observation, [`NO_STATE`] where it is unknown; empty if none is known.
+    states: Vec<u32>,
+    /// The weight of each sequence; empty if all are 1.
+    weights: Vec<f64>,
 }
 
 /// The ΣT observations of all sequences.
@@ -101,6 +109,29 @@ pub enum Invalid {
         /// V.
         symbols: u32,
     },
+    /// The number of known and unknown states is not that of observations.
+    #[error("found {found} states, expected {expected}, one for each observation")]
+    States {
+        /// Number of states.
+        found: usize,
+        /// Number of observations.
+        expected: usize,
+    },
+    /// The model does not have a known state.
+    #[error("sequence {sequence}, position {position}: found state {found}, expected one below {states}")]
+    State {
+        /// The sequence.
+        sequence: usize,
+        /// The position in the sequence.
+        position: usize,
+        /// The state.
+        found: u32,
+        /// N.
+        states: u32,
+    },
+    /// There are not as many weights as sequences, one is not a finite number of at least 0, or all are 0.
+    #[error("{0}")]
+    Weights(String),
     /// The sequences hold symbols and the model emits vectors, or vice versa, or the dimensions differ.
     #[error("the sequences hold {found}, expected {expected}, which the model emits")]
     Kind {
@@ -170,7 +201,7 @@ impl Sequences {
             Observations::Symbols(symbols) => symbols.iter().max().map_or(0, |largest| largest.saturating_add(1)),
             Observations::Vectors { .. } => 0,
         };
-        Self { offsets, observations, symbols, partial: 0 }.checked()
+        Self { offsets, observations, symbols, partial: 0, states: Vec::new(), weights: Vec::new() }.checked()
     }
 
     /// Validates sequences in which a component of NaN is missing. The model then emits the vector with the marginal
@@ -200,7 +231,91 @@ impl Sequences {
             Observations::Symbols(symbols) => symbols.iter().max().map_or(0, |largest| largest.saturating_add(1)),
             Observations::Vectors { .. } => 0,
         };
-        Self { offsets, observations, symbols, partial }.checked()
+        Self { offsets, observations, symbols, partial, states: Vec::new(), weights: Vec::new() }.checked()
+    }
+
+    /// The same sequences with weights, M finite numbers of at least 0: training maximises Σ w ln P(O), as if a sequence occurred w
+    /// times. No other result depends on weights.
+    ///
+    /// # Errors
+    /// [`Invalid::Weights`].
+    pub fn with_weights(mut self, weights: Vec<f64>) -> Result<Self, Invalid> {
+        let (found, expected) = (weights.len(), self.len());
+        if found != expected {
+            return Err(Invalid::Weights(format!("found {found} weights, expected {expected}, one for each sequence")));
+        }
+        if let Some(at) = weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0)) {
+            let (sequence, weight) = (at + 1, weights[at]);
+            let message =
+                format!("the weight of sequence {sequence} is {weight}, expected a finite number of at least 0");
+            return Err(Invalid::Weights(message));
+        }
+        if weights.iter().all(|weight| *weight == 0.0) {
+            return Err(Invalid::Weights("all weights are 0".to_owned()));
+        }
+        self.weights = if weights.iter().all(|weight| *weight == 1.0) { Vec::new() } else { weights };
+        Ok(self)
+    }
+
+    /// The weight of each sequence, M numbers; empty if all are 1.
+    #[must_use]
+    pub fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// The weight of a sequence.
+    #[must_use]
+    pub fn weight(&self, sequence: usize) -> f64 {
+        self.weights.get(sequence).copied().unwrap_or(1.0)
+    }
+
+    /// The greatest power of two up to the largest weight. Recursions in any precision bear weights in this unit.
+    pub(crate) fn unit(&self) -> f64 {
+        let largest = self.weights.iter().copied().fold(0.0, f64::max);
+        // Without the mantissa.
+        if largest >= f64::MIN_POSITIVE { f64::from_bits(largest.to_bits() >> 52 << 52) } else { 1.0 }
+    }
+
+    /// The same sequences, whose hidden states are known at some or all steps: ΣT states, [`NO_STATE`] where one is unknown. A
+    /// known state s restricts the recursions: bⱼ(o) is 0 in every other state j. P(O) then becomes P(O, the known states), and
+    /// training is supervised.
+    ///
+    /// ```
+    /// use warpkov_hmm::backends::cpu::Exact;
+    /// use warpkov_hmm::generate::IceCream;
+    /// use warpkov_hmm::sequences::{NO_STATE, Sequences};
+    ///
+    /// let model = IceCream.generate()?;
+    /// let days = Sequences::of_symbols(&[[1, 2, 2]])?;
+    /// let known = days.clone().with_states(vec![NO_STATE, 0, NO_STATE])?;
+    /// let log = |days: &Sequences| Exact::new(&model).log_likelihoods(days, &[0])[0];
+    /// assert!(log(&known) < log(&days));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid::States`] if there are not as many states as observations.
+    pub fn with_states(mut self, states: Vec<u32>) -> Result<Self, Invalid> {
+        let (found, expected) = (states.len(), self.steps());
+        if found != expected {
+            return Err(Invalid::States { found, expected });
+        }
+        let known = states.iter().any(|&state| state != NO_STATE);
+        self.states = if known { states } else { Vec::new() };
+        Ok(self)
+    }
+
+    /// The state of each observation, ΣT, [`NO_STATE`] where it is unknown; empty if none is known.
+    #[must_use]
+    pub fn states(&self) -> &[u32] {
+        &self.states
+    }
+
+    /// The state of observation `at`, if it is known.
+    #[inline(always)]
+    #[must_use]
+    pub fn state(&self, at: usize) -> Option<u32> {
+        self.states.get(at).copied().filter(|&state| state != NO_STATE)
     }
 
     /// Number of vectors with missing components.
@@ -243,26 +358,33 @@ impl Sequences {
         Ok(self)
     }
 
-    /// Whether a model emits the observations: symbols below its V, or vectors of its dimension.
+    /// The first observation with a known state that a model of N states lacks.
+    fn foreign(&self, states: u32) -> Option<usize> {
+        self.states.iter().position(|&state| state >= states && state != NO_STATE)
+    }
+
+    /// Whether a model emits the observations, symbols below its V or vectors of its dimension, and has the known states.
     #[must_use]
     pub fn fit(&self, model: &Hmm) -> bool {
-        match (&self.observations, model.emissions()) {
+        let emits = match (&self.observations, model.emissions()) {
             (Observations::Symbols(_), Emissions::Categorical { symbols, .. }) => self.symbols <= *symbols,
             (Observations::Vectors { dimensions: found, .. }, Emissions::Gaussian { dimensions, .. }) => {
                 found == dimensions
             }
             _ => false,
-        }
+        };
+        emits && self.foreign(model.states()).is_none()
     }
 
     /// Checks that a model emits the observations; see [`fit`](Self::fit).
     ///
     /// # Errors
-    /// [`Invalid::Symbol`] with the first symbol that the model lacks, or [`Invalid::Kind`].
+    /// [`Invalid::Symbol`] or [`Invalid::State`] with the first symbol or known state that the model lacks, or [`Invalid::Kind`].
     pub fn check(&self, model: &Hmm) -> Result<(), Invalid> {
         if self.fit(model) {
             return Ok(());
         }
+        self.check_states(model)?;
         match (&self.observations, model.emissions()) {
             (Observations::Symbols(observed), &Emissions::Categorical { symbols, .. }) => {
                 let at = observed.iter().position(|&symbol| symbol >= symbols).unwrap_or_default();
@@ -282,6 +404,16 @@ impl Sequences {
         }
     }
 
+    /// Checks that a model has the known states.
+    ///
+    /// # Errors
+    /// [`Invalid::State`] with the first one that the model lacks.
+    pub fn check_states(&self, model: &Hmm) -> Result<(), Invalid> {
+        let Some(at) = self.foreign(model.states()) else { return Ok(()) };
+        let (sequence, position) = self.place(at);
+        Err(Invalid::State { sequence, position, found: self.states[at], states: model.states() })
+    }
+
     /// The position, from 1, at which the zeros of the model make a sequence impossible: the first one whose
     /// observation no reachable state emits, or T + 1 if no reachable state can end the sequence. `None` if the
     /// sequence is possible.
@@ -291,6 +423,7 @@ impl Sequences {
     pub fn impossible_at(&self, model: &Hmm, sequence: usize) -> Option<usize> {
         let n = model.start().len();
         let emits = |state: usize, at: usize| match (&self.observations, model.emissions()) {
+            _ if self.state(at).is_some_and(|known| known as usize != state) => false,
             (Observations::Symbols(seen), Emissions::Categorical { symbols, probs }) => {
                 probs[state * *symbols as usize + seen[at] as usize] > 0.0
             }
@@ -336,10 +469,18 @@ impl Sequences {
                 Observations::Vectors { dimensions, values }
             }
         };
-        if self.partial > 0 {
-            return Self::with_missing(offsets, observations).ok();
+        let selected = match self.partial {
+            0 => Self::new(offsets, observations),
+            _ => Self::with_missing(offsets, observations),
+        };
+        let mut selected = selected.ok()?;
+        if !self.states.is_empty() {
+            selected.states = which.iter().flat_map(|&sequence| &self.states[self.range(sequence)]).copied().collect();
         }
-        Self::new(offsets, observations).ok()
+        if !self.weights.is_empty() {
+            selected.weights = which.iter().map(|&sequence| self.weights[sequence]).collect();
+        }
+        Some(selected)
     }
 
     /// The sequence and the position, both from 1, of observation `at`.

@@ -2,7 +2,10 @@
 //!
 //! The E step computes expected counts of the hidden paths. The [M step](super::maximise) maximises the expected
 //! log-likelihood given these counts. Each sequence's counts are divided by its own likelihood, and γ of the last step
-//! is not in the denominator of A (Rahimi's errata to Rabiner's tutorial). With pseudocounts c, a Dirichlet prior, the
+//! is not in the denominator of A (Rahimi's errata to Rabiner's tutorial), and multiplied by its
+//! [weight](super::sequences::Sequences::with_weights) w: ln P(O) is Σ w ln P(O) over the sequences. States may be
+//! [known](super::sequences::Sequences::with_states): if all are, the counts are those of the known paths, and one iteration
+//! yields the supervised estimate. With pseudocounts c, a Dirichlet prior, the
 //! objective is ln P(O) + Σ c ln p. A [prior](super::options::NormalPrior) of means and covariances adds its logarithm.
 //! The objective never decreases; each iteration checks this.
 
@@ -136,6 +139,8 @@ impl Keeper<'_> {
 /// The models of a training.
 struct InTraining<'a> {
     options: &'a Options,
+    /// The weight of each sequence; empty if all are 1.
+    weights: Vec<f64>,
     runs: Vec<Run>,
     /// Indices of the models that the backend holds.
     active: Vec<usize>,
@@ -143,14 +148,14 @@ struct InTraining<'a> {
 
 impl<'a> InTraining<'a> {
     /// The models before the first E step, or as a checkpoint has them.
-    fn new(models: Vec<Hmm>, resume: Option<&Checkpoint>, options: &'a Options) -> Self {
+    fn new(models: Vec<Hmm>, weights: Vec<f64>, resume: Option<&Checkpoint>, options: &'a Options) -> Self {
         let run =
             |model| Run { model, log_likelihoods: Vec::new(), objectives: Vec::new(), converged: false, fell: None };
         let runs = match resume {
             Some(checkpoint) => checkpoint.runs.clone(),
             None => models.into_iter().map(run).collect(),
         };
-        Self { options, runs, active: Vec::new() }
+        Self { options, weights, runs, active: Vec::new() }
     }
 
     /// Indices of the models still in training.
@@ -178,12 +183,16 @@ impl<'a> InTraining<'a> {
 
     /// Adds ln P(O) of each sequence to the records of the active models, of which some have then converged or fallen.
     fn judge<E>(&mut self, found: &[Vec<f64>]) -> Result<(), Error<E>> {
+        let weight = |sequence: usize| self.weights.get(sequence).copied().unwrap_or(1.0);
         for (&index, log_likelihoods) in self.active.iter().zip(found) {
-            if let Some(at) = log_likelihoods.iter().position(|log| !log.is_finite()) {
-                return Err(Error::Impossible { sequence: at + 1 });
+            let mut log_likelihood = 0.0;
+            for (sequence, log) in log_likelihoods.iter().enumerate().filter(|(sequence, _)| weight(*sequence) > 0.0) {
+                if !log.is_finite() {
+                    return Err(Error::Impossible { sequence: sequence + 1 });
+                }
+                log_likelihood += weight(sequence) * log;
             }
             let (run, options) = (&mut self.runs[index], self.options);
-            let log_likelihood: f64 = log_likelihoods.iter().sum();
             let objective = log_likelihood + log_prior(&run.model, options);
             let before = run.objectives.last().copied();
             run.log_likelihoods.push(log_likelihood);
@@ -248,7 +257,7 @@ pub fn train_session<R: Recursions + ?Sized>(
     models.iter().try_for_each(|model| options.check(model)).map_err(Error::Options)?;
     let earlier = resume.map_or(0.0, |checkpoint| checkpoint.seconds);
     let mut keeper = Keeper { checkpoints, options, begun: Instant::now(), earlier };
-    let mut models = InTraining::new(models, resume, options);
+    let mut models = InTraining::new(models, recursions.weights().to_vec(), resume, options);
     if models.runs.is_empty() {
         return Err(Error::None);
     }

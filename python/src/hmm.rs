@@ -305,6 +305,11 @@ struct Training {
     constraint: String,
     /// Whether π, A, B or means, and covariances stay as they are.
     frozen: [bool; 4],
+    /// The known states, 2³² − 1 where one is unknown, and the weights of the sequences.
+    states: Option<Input<u32>>,
+    weights: Option<Input<f64>>,
+    /// The class of each state, whose emissions are tied.
+    ties: Option<Input<u32>>,
     /// Takes ln P(O) and the objective after each E step. Returns whether to stop.
     observe: Py<PyAny>,
 }
@@ -331,6 +336,7 @@ impl Training {
             normals,
             frozen: Frozen { start, transitions, emissions, covariances },
             constraint: choice::<Constraint>("constraint", &self.constraint)?,
+            ties: self.ties.map(|ties| ties.to_vec()).unwrap_or_default(),
             slack: precision.slack(),
             ..Options::default()
         };
@@ -347,8 +353,20 @@ fn hmm_train<'py>(
     place: Where,
     training: Training,
 ) -> PyResult<(Bound<'py, PyDict>, &'static str)> {
-    let model = parts.model()?;
-    let sequences = sequences.sequences(&model)?;
+    let mut model = parts.model()?;
+    if let Some(ties) = &training.ties {
+        let mut parts = model.into_parts();
+        parts.emissions = parts.emissions.shared(&ties.to_vec());
+        model = parts.validated().map_err(wrong)?;
+    }
+    let mut sequences = sequences.sequences(&model)?;
+    if let Some(states) = &training.states {
+        sequences = sequences.with_states(states.to_vec()).map_err(invalid)?;
+    }
+    if let Some(weights) = &training.weights {
+        sequences = sequences.with_weights(weights.to_vec()).map_err(invalid)?;
+    }
+    sequences.check_states(&model).map_err(invalid)?;
     let (options, observer) = training.options(choice("precision", &place.precision)?)?;
     let mut stopped = Ok(false);
     let trained = compute(py, &model, &sequences, &place, OverPaths::Sums, |recursions| {

@@ -605,6 +605,56 @@ def test_a_monitor_by_itself(capsys):
     assert monitor.converged
 
 
+@pytest.mark.filterwarnings("ignore::warpkov.ConvergenceWarning")
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_known_states_are_counted(device):
+    X, y = np.array([0, 1, 2, 2, 0, 1, 1]), np.array([0, 0, 1, 1, 0, 0, 1])
+    model = CategoricalHMM(2, n_iter=1, random_state=1, device=device)
+    model.fit(X, [4, 3], y=y, sample_weight=[3, 1])
+    np.testing.assert_allclose(model.startprob_, [1, 0], atol=1e-12)
+    np.testing.assert_allclose(model.transmat_, [[0.5, 0.5], [0, 1]], atol=1e-12)
+    np.testing.assert_allclose(model.emissionprob_, [[0.5, 0.5, 0], [0, 1 / 7, 6 / 7]], atol=1e-12)
+    gaussian = GaussianHMM(2, n_iter=1, random_state=1, device=device, covars_prior=0)
+    gaussian.fit(X[:, None].astype(float), [4, 3], y=y)
+    np.testing.assert_allclose(gaussian.means_, [[0.5], [5 / 3]], atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::warpkov.ConvergenceWarning")
+def test_some_known_states_and_weights():
+    X, y = np.array([[0], [1], [1], [0], [1], [1]]), np.array([0, -1, -1, -1, 1, -1])
+    model = CategoricalHMM(2, n_iter=5, random_state=2)
+    known = copy.copy(model).fit(X, y=y)
+    assert not np.allclose(known.transmat_, copy.copy(model).fit(X).transmat_)
+    unknown = copy.copy(model).fit(X, y=np.full(6, -1))
+    np.testing.assert_array_equal(unknown.transmat_, copy.copy(model).fit(X).transmat_)
+    weighted = copy.copy(model).fit(X, [4, 2], sample_weight=[1, 2])
+    copies = copy.copy(model).fit(np.concatenate([X, X[4:]]), [4, 2, 2])
+    np.testing.assert_allclose(weighted.transmat_, copies.transmat_, rtol=1e-9)
+    for arguments, message in [
+        ({"y": [0, 1]}, "y has shape"),
+        ({"y": [0, 0, 0, 0, 0, 2]}, r"y\[5\] is 2, expected a state below 2"),
+        ({"sample_weight": [1.0, 2.0]}, "sample_weight has shape"),
+        ({"sample_weight": [-1.0]}, "the weight of sequence 1 is -1"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            copy.copy(model).fit(X, **arguments)
+
+
+@pytest.mark.filterwarnings("ignore::warpkov.ConvergenceWarning")
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_tied_states_share_their_emissions(device):
+    X = np.random.default_rng(5).integers(3, size=(60, 1))
+    model = CategoricalHMM(3, n_iter=4, random_state=1, device=device).fit(X, ties=[7, 2, 7])
+    np.testing.assert_array_equal(model.emissionprob_[0], model.emissionprob_[2])
+    assert not np.allclose(model.emissionprob_[0], model.emissionprob_[1])
+    vectors = GaussianHMM(3, "full", n_iter=4, random_state=1, device=device, covars_prior=0)
+    vectors.fit(np.random.default_rng(6).normal(size=(60, 2)), ties=[0, 0, 1])
+    np.testing.assert_array_equal(vectors.means_[0], vectors.means_[1])
+    np.testing.assert_array_equal(vectors.covars_[0], vectors.covars_[1])
+    with pytest.raises(ValueError, match="ties has shape"):
+        model.fit(X, ties=[0, 1])
+
+
 @pytest.mark.parametrize("extension", ["json", "npz", "hmm"])
 def test_files_of_symbols(extension, tmp_path):
     random = np.random.default_rng(3)

@@ -479,6 +479,16 @@ pub const READERS: &[Reader] = &[
         read: |path| observed(&path.with_file_name("s.npy"), Some(path), &ICE_CREAM),
         ..TEXT
     },
+    Reader { name: "sequences-states", file: "states.txt", tokens: WORDS, read: states, ..TEXT },
+    Reader {
+        name: "sequences-states-npy",
+        file: "states.npy",
+        made: || vec![array("<i8", &[3], &[0, 1, u64::MAX])],
+        tokens: ARRAYS,
+        read: states,
+        ..TEXT
+    },
+    Reader { name: "sequences-weights", file: "weights.txt", tokens: WORDS, read: weights, ..TEXT },
     Reader {
         name: "hmm-checkpoint",
         file: "t.ckpt",
@@ -890,6 +900,19 @@ fn observed(path: &Path, lengths: Option<&Path>, model: &'static Hmm) -> Read {
         let read = read.unwrap_or_else(|error| panic!("written sequences are refused: {error}\n{}", text(&out)));
         assert_eq!(read, records.sequences);
     })
+}
+
+/// Reads the known states of a sequence.
+fn states(path: &Path) -> Read {
+    outcome(sequences::read_states(path, diary(), &ICE_CREAM), |known| {
+        let again = diary().with_states(known.states().to_vec());
+        assert!(known.states().is_empty() || again == Ok(known));
+    })
+}
+
+/// Reads the weight of a sequence.
+fn weights(path: &Path) -> Read {
+    outcome(sequences::read_weights(path, diary()), |weighted| assert!(weighted.weight(0) > 0.0))
 }
 
 /// The sequence of a training.

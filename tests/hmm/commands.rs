@@ -61,6 +61,50 @@ fn decode_names_states() {
 }
 
 #[test]
+fn classes_stand_for_their_states() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = r#"{"pi": [0.4, 0.3, 0.3], "A": [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8], [0.1, 0.8, 0.1]],
+        "B": [[0.9, 0.1], [0.1, 0.9], [0.2, 0.8]], "states": ["s", "i1", "i2"], "symbols": ["A", "C"],
+        "classes": ["", "island", "island"]}"#;
+    fs::write(folder.path().join("m.json"), model).unwrap();
+    fs::write(folder.path().join("d.fa"), ">g\nAAACCCCAAA\n").unwrap();
+    let bed = |options: &str| {
+        run(folder.path(), format!("decode m.json d.fa --out x.bed {options}").trim());
+        fs::read_to_string(folder.path().join("x.bed")).unwrap()
+    };
+    assert_eq!(bed("").lines().count(), 6);
+    assert_eq!(bed("--classes"), "g\t0\t3\ts\ng\t3\t7\tisland\ng\t7\t10\ts\n");
+    assert_eq!(bed("--classes --states island"), "g\t3\t7\tisland\n");
+    let message = fails(folder.path(), "decode m.json d.fa --out x.bed --classes --states i1", 2);
+    assert_eq!(message, "error: --states: the model has no state \"i1\"\n");
+    assert_eq!(
+        run(folder.path(), "decode m.json d.fa --classes --by posterior").split(' ').filter(|s| *s == "island").count(),
+        4
+    );
+    let table = |options: &str| -> Vec<Vec<f64>> {
+        let text = run(folder.path(), format!("posterior m.json d.fa {options}").trim());
+        let row = |line: &str| line.split(',').skip(2).map(|number| number.parse().unwrap()).collect();
+        text.lines().skip(1).map(row).collect()
+    };
+    for (states, classes) in table("").iter().zip(&table("--classes")) {
+        assert!((states[1] + states[2] - classes[1]).abs() < 1e-15 && classes.len() == 2);
+    }
+    assert!(run(folder.path(), "posterior m.json d.fa --classes").starts_with("sequence,position,s,island\n"));
+    piped(folder.path(), &["train", "m.json", "d.fa", "--tie", "--out", "t.json", "--iterations", "3"], "");
+    let trained = parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap());
+    assert_eq!(trained["B"][1], trained["B"][2]);
+    assert_ne!(trained["B"][0], trained["B"][1]);
+    assert_eq!(trained["classes"], json!(["", "island", "island"]));
+    fs::write(
+        folder.path().join("n.json"),
+        model.replace("\"classes\": [\"\", \"island\", \"island\"]", "\"comment\": 0"),
+    )
+    .unwrap();
+    let message = fails(folder.path(), "train n.json d.fa --tie", 2);
+    assert_eq!(message, "error: --tie: the model has no classes of states\n");
+}
+
+#[test]
 fn posterior_prints_a_table() {
     let folder = tempfile::tempdir().unwrap();
     let model = r#"{"pi": [0.5, 0.5], "A": [[0.7, 0.3], [0.3, 0.7]], "B": [[0.9, 0.1], [0.2, 0.8]],

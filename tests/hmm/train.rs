@@ -113,6 +113,55 @@ fn constrained_covariances_and_frozen_parameters() {
 }
 
 #[test]
+fn known_states_and_weights() {
+    let folder = ice_cream();
+    let here = |name: &str| folder.path().join(name);
+    run(folder.path(), "sample ice.json --sequences 50 --length 30 --out days.txt --states states.txt");
+    run(folder.path(), "sample ice.json --sequences 50 --length 30 --states states.npy");
+    // Of known paths, one iteration counts: the second changes nothing.
+    let train = |options: &str| {
+        run(folder.path(), format!("train ice.json days.txt --out t.json {options}").trim());
+        fs::read_to_string(here("t.json")).unwrap()
+    };
+    let counted = train("--states states.txt");
+    assert_eq!(counted, train("--states states.npy"));
+    let near = |a: &str, b: &str| {
+        let of = |text: &str| parsed(text)["A"][0][1].as_f64().unwrap();
+        (of(a) - of(b)).abs() < 1e-9
+    };
+    assert!(near(&counted, &train("--states states.txt --device emulated")));
+    assert_ne!(counted, train("--tolerance 1e-3"));
+    let states = fs::read_to_string(here("states.txt")).unwrap();
+    let names = parsed(&counted)["states"].clone();
+    let [one, two] = [0, 1].map(|state: usize| names[state].as_str().unwrap().to_owned());
+    let pairs = states.lines().flat_map(|line| line.split(' ').zip(line.split(' ').skip(1)));
+    // Each visit is followed by a transition or by the end.
+    let visits = states.split_whitespace().filter(|state| *state == one).count() as f64;
+    let moves = pairs.filter(|pair| *pair == (one.as_str(), two.as_str())).count() as f64;
+    assert!((parsed(&counted)["A"][0][1].as_f64().unwrap() - moves / visits).abs() < 1e-12);
+    // Unknown states, and weights.
+    fs::write(here("some.txt"), states.replace(&two, "-")).unwrap();
+    fs::write(here("weights.txt"), "2\n".repeat(50)).unwrap();
+    let some = train("--states some.txt --tolerance 1e-3");
+    let twice = train("--states some.txt --tolerance 1e-3 --weights weights.txt");
+    assert_ne!(some, counted);
+    assert!(near(&some, &twice));
+    let message = |options: &str| fails(folder.path(), &format!("train ice.json days.txt {options}"), 2);
+    fs::write(
+        here("short.txt"),
+        states.lines().map(|line| format!("{}\n", &line[..line.len() / 2])).collect::<String>(),
+    )
+    .unwrap();
+    assert!(message("--states short.txt").starts_with("error: short.txt:"));
+    fs::write(here("few.txt"), "1\n2\n").unwrap();
+    assert_eq!(message("--weights few.txt"), "error: few.txt: found 2 weights, expected 50, one for each sequence\n");
+    fs::write(here("wrong.txt"), "1\nx\n").unwrap();
+    assert_eq!(message("--weights wrong.txt"), "error: wrong.txt:2: found \"x\", expected a number\n");
+    fs::write(here("foreign.txt"), states.replacen(&two, "wet", 1)).unwrap();
+    assert!(message("--states foreign.txt").contains("expected one of the states"));
+}
+
+#[test]
 fn train_learns_and_draws() {
     let folder = ice_cream();
     let report =

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use warpkov_hmm::io::Format;
+use warpkov_hmm::model::Names;
 
 use super::file::{Input, output_format, write};
 use super::{Error, Outcome};
@@ -33,8 +34,8 @@ pub fn run(Arguments { input, output, to }: Arguments, out: impl Write) -> Resul
     let format = output_format(&output, to)?;
     let model = input.read()?;
     let names = model.names();
-    if format == Format::Umdhmm && !(names.states.is_empty() && names.symbols.is_empty()) {
-        eprintln!("note: {format} has no place for the names of states and symbols, which are left out");
+    if format == Format::Umdhmm && *names != Names::default() {
+        eprintln!("note: {format} has no place for the names of states, symbols and classes, which are left out");
     }
     write(&output, format, &model, out)?;
     Ok(Outcome::Success)

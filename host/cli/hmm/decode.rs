@@ -28,6 +28,7 @@ use crate::common::watch::Watch;
 Examples:
   warpkov hmm decode model.json data.txt
   warpkov hmm decode dna.json genes.fasta.gz --missing marginalise --out islands.bed --states CpG
+  warpkov hmm decode dna.json genes.fasta.gz --missing marginalise --out islands.bed --classes --states island
   warpkov hmm decode model.json days.csv --columns rain,wind --id station --out states.csv
   warpkov hmm decode model.json data.txt --out - --to csv | head
   warpkov hmm decode model.json data.txt --by posterior --json")]
@@ -44,9 +45,12 @@ pub struct Arguments {
     /// Format of --out [default: that of its extension; text on the standard output].
     #[arg(long, value_parser = format::<PathFormat>(), value_name = "FORMAT", requires = "out")]
     to: Option<PathFormat>,
-    /// States whose runs a .bed file holds, by name, or by number from 0 if they have no names [default: all].
+    /// States whose runs a .bed file holds, or classes with --classes, by name, or by number from 0 if they have no names [default: all].
     #[arg(long, value_name = "LIST", value_parser = list, requires = "out")]
     states: Option<List>,
+    /// Show the classes of the states in place of the states: runs of a class in a .bed file, and by posterior the most probable class.
+    #[arg(long, conflicts_with = "verify")]
+    classes: bool,
     /// Prove the result by intervals with outward rounding, apart from the recursions. E is how far ln P(O, q) of a path may be below that of a best one [1e-9 without a number]. For models of symbols, by viterbi. Exit code 1 if that is not proved.
     #[arg(long, value_name = "E", num_args = 0..=1, require_equals = true, default_missing_value = "1e-9", value_parser = number::non_negative)]
     verify: Option<f64>,
@@ -70,13 +74,14 @@ struct Options {
     by: Criterion,
     output: Output<PathFormat>,
     states: Option<List>,
+    classes: bool,
     verify: Option<f64>,
 }
 
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
-    fn try_from(Arguments { source, by, out, to, states, verify, json }: Arguments) -> Result<Self, Error> {
+    fn try_from(Arguments { source, by, out, to, states, classes, verify, json }: Arguments) -> Result<Self, Error> {
         source.check()?;
         let output = Output::new(out, to, json, PathFormat::Text)?;
         if states.is_some() && output.format() != Some(PathFormat::Bed) {
@@ -85,7 +90,7 @@ impl TryFrom<Arguments> for Options {
         if verify.is_some() && by == Criterion::Posterior {
             return Err(Error::Usage("--verify proves paths, expected --by viterbi".to_owned()));
         }
-        Ok(Self { source, by, output, states, verify })
+        Ok(Self { source, by, output, states, classes, verify })
     }
 }
 
@@ -118,8 +123,11 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.source.join()?;
     let options: Options = ranks.agree(arguments.try_into())?;
     let given = options.source.read(&ranks)?;
-    let shown = ranks.agree(options.check(&given).and_then(|()| options.shown(&given.model)))?;
-    let mut paths = decode(&given, &ranks, options.by, shown)?;
+    let lumped = options.classes.then(|| given.model.by_class());
+    let model = lumped.as_ref().unwrap_or(&given.model);
+    let shown = ranks.agree(options.check(&given).and_then(|()| options.shown(model)))?;
+    let mut paths = decode(&given, &ranks, &options, shown)?;
+    paths.context.model = model;
     if !ranks.is_first() {
         return Ok(Outcome::Success);
     }
@@ -138,15 +146,24 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     Ok(verify::say("ln P(O, q) of each path is below the largest one by", paths.context.verified))
 }
 
-fn decode<'g>(given: &'g Given, ranks: &Ranks, by: Criterion, shown: Vec<bool>) -> Result<Paths<'g>, Error> {
-    Ok(match by {
+fn decode<'g>(given: &'g Given, ranks: &Ranks, options: &Options, shown: Vec<bool>) -> Result<Paths<'g>, Error> {
+    let classes = options.classes.then(|| given.model.classes());
+    Ok(match options.by {
         Criterion::Viterbi => {
             let (decoded, context) = given.compute(ranks, OverPaths::Maxima, |recursions| recursions.viterbi())?;
-            Paths { context, states: decoded.states, scores: Some(decoded.scores), shown }
+            let states = match classes {
+                Some(classes) => classes.path(&decoded.states),
+                None => decoded.states,
+            };
+            Paths { context, states, scores: Some(decoded.scores), shown }
         }
         Criterion::Posterior => {
             let (posteriors, context) = given.compute(ranks, OverPaths::Sums, |recursions| recursions.posteriors())?;
-            Paths { context, states: posterior_path(&posteriors, given.model.states()), scores: None, shown }
+            let states = match classes {
+                Some(classes) => posterior_path(&classes.posteriors(&posteriors), classes.names.len() as u32),
+                None => posterior_path(&posteriors, given.model.states()),
+            };
+            Paths { context, states, scores: None, shown }
         }
     })
 }

@@ -23,6 +23,7 @@ use crate::common::watch::Watch;
 Examples:
   warpkov hmm posterior model.json data.txt
   warpkov hmm posterior model.json data.txt --out posteriors.npy
+  warpkov hmm posterior model.json data.txt --classes
   warpkov hmm posterior model.json data.txt --out posteriors.csv --plot states.svg --sequence 2")]
 pub struct Arguments {
     #[command(flatten)]
@@ -33,6 +34,9 @@ pub struct Arguments {
     /// Format of --out [default: that of its extension; csv on the standard output].
     #[arg(long, value_parser = format::<PosteriorFormat>(), value_name = "FORMAT", requires = "out")]
     to: Option<PosteriorFormat>,
+    /// Show the classes of the states in place of the states: the probability of a class is the sum of those of its states.
+    #[arg(long)]
+    classes: bool,
     /// Draw the probabilities over time to this file, .svg or .png; as ranks:FILE, the time of each rank in recursions (sweeps), exchange and
     /// waiting. May be repeated.
     #[arg(long, value_name = "FILE")]
@@ -49,6 +53,7 @@ pub struct Arguments {
 struct Options {
     source: Source,
     output: Output<PosteriorFormat>,
+    classes: bool,
     plots: Plots,
     sequence: u64,
 }
@@ -56,10 +61,10 @@ struct Options {
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
-    fn try_from(Arguments { source, out, to, plot, sequence, json }: Arguments) -> Result<Self, Error> {
+    fn try_from(Arguments { source, out, to, classes, plot, sequence, json }: Arguments) -> Result<Self, Error> {
         source.check()?;
         let output = Output::new(out, to, json, PosteriorFormat::Csv)?;
-        Ok(Self { source, output, plots: Plots::new(plot)?, sequence })
+        Ok(Self { source, output, classes, plots: Plots::new(plot)?, sequence })
     }
 }
 
@@ -107,7 +112,12 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     if !ranks.is_first() {
         return Ok(Outcome::Success);
     }
+    let lumped = options.classes.then(|| given.model.by_class());
     let mut posteriors = Posteriors { context, probabilities };
+    if let Some(model) = &lumped {
+        posteriors.probabilities = given.model.classes().posteriors(&posteriors.probabilities);
+        posteriors.context.model = model;
+    }
     given.note_impossible(|sequence| posteriors.is_possible(sequence));
     let mut watch = Watch::start();
     if options.output.format() == Some(PosteriorFormat::Npy) {

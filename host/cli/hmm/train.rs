@@ -16,6 +16,7 @@ use warpkov_common::report::Report;
 use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::checkpoint::{Checkpoint, hash};
 use warpkov_hmm::generate::restart;
+use warpkov_hmm::io::sequences::{Records, read_states, read_weights};
 use warpkov_hmm::io::{self as formats, Format};
 use warpkov_hmm::model::{Covariances, Emissions, Hmm};
 use warpkov_hmm::options::{self, Constraint, Frozen, Pseudocounts};
@@ -30,7 +31,7 @@ use super::file::{Given, Opened, Source, output_format};
 use super::{Error, Outcome};
 use crate::common::checkpoint;
 use crate::common::choice::choice;
-use crate::common::file::{FileOrStd, room};
+use crate::common::file::{FileOrStd, reads, room};
 use crate::common::interrupts::handle_interrupts;
 use crate::common::number;
 use crate::common::output::{Output, Plots, Quiet};
@@ -48,10 +49,14 @@ Examples:
   warpkov hmm train model.json data.txt --restarts 20 --seed 7 --out trained.json --plot training.svg
   warpkov hmm train model.json data.txt --checkpoint training.checkpoint --checkpoint-every 60 --out trained.json
   warpkov hmm train model.json data.txt --resume training.checkpoint --iterations 500 --out trained.json
+  warpkov hmm train classes.json data.txt --tie --out trained.json
+  warpkov hmm train model.json data.txt --states states.txt --weights weights.txt --out trained.json
   warpkov hmm train model.npz data.npy --lengths lengths.npy --pseudocount 0.1 --out trained.npz")]
 pub struct Arguments {
     #[command(flatten)]
     pub source: Source,
+    #[command(flatten)]
+    known: Supervision,
     /// Number of random models of the same shape to train beside MODEL. The best model is the result.
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u32,
@@ -74,6 +79,9 @@ pub struct Arguments {
     /// Kind of the covariances to train [default: that of MODEL].
     #[arg(long, value_enum, value_name = "KIND")]
     covariances: Option<Kind>,
+    /// Tie the emissions of the states of each class in MODEL: they share all parameters, which start at their means.
+    #[arg(long)]
+    tie: bool,
     /// Parameters that keep their values in MODEL; separated by commas.
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
     freeze: Vec<Freezable>,
@@ -94,6 +102,45 @@ pub struct Arguments {
     json: bool,
     #[command(flatten)]
     quiet: Quiet,
+}
+
+/// What is known of the sequences beside their observations.
+#[derive(Args)]
+struct Supervision {
+    /// File of known states, which restrict the paths: one line per sequence, as `hmm sample --states` and `hmm decode --out` write
+    /// them, with - or ? where a state is unknown; or .npy with the numbers of all states, below 0 where one is unknown. If all are
+    /// known, the model is that of their counts.
+    #[arg(long, value_name = "FILE")]
+    states: Option<PathBuf>,
+    /// File of the weights of the sequences, one number per line, or .npy: training maximises the sum of w ln P(O).
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+}
+
+impl Supervision {
+    /// Adds what is known to the sequences.
+    fn read(&self, mut given: Given) -> Result<Given, Error> {
+        let Self { states, weights } = self;
+        if states.is_none() && weights.is_none() {
+            return Ok(given);
+        }
+        let Records { sequences, starts, positions, .. } = &given.records;
+        if !(starts.is_empty() && positions.is_empty()) {
+            let message =
+                "--states and --weights are those of whole sequences, expected --missing refuse or marginalise";
+            return Err(Error::Usage(message.to_owned()));
+        }
+        states.iter().chain(weights).try_for_each(|file| reads(file))?;
+        let mut known = sequences.clone();
+        if let Some(file) = states {
+            known = read_states(file, known, &given.model)?;
+        }
+        if let Some(file) = weights {
+            known = read_weights(file, known)?;
+        }
+        given.records.sequences = known;
+        Ok(given)
+    }
 }
 
 /// The entries of the covariance matrices that are trained.
@@ -203,6 +250,24 @@ fn with_covariances(model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
     parts.validated().map_err(|error| Error::Usage(format!("--covariances: {error}")))
 }
 
+/// The class of each state.
+fn ties(model: &Hmm) -> Result<Vec<u32>, Error> {
+    match model.names().classes.is_empty() {
+        true => Err(Error::Usage("--tie: the model has no classes of states".to_owned())),
+        false => Ok(model.classes().of_state),
+    }
+}
+
+/// The model with equal emissions in the states of each class.
+fn tied(model: Hmm, ties: &[u32]) -> Result<Hmm, Error> {
+    if ties.is_empty() {
+        return Ok(model);
+    }
+    let mut parts = model.into_parts();
+    parts.emissions = parts.emissions.shared(ties);
+    parts.validated().map_err(|error| Error::Usage(format!("--tie: {error}")))
+}
+
 /// A lower bound of the bytes of a model.
 fn least_bytes(format: Format, model: &Hmm) -> u64 {
     let states = u64::from(model.states());
@@ -221,11 +286,13 @@ fn least_bytes(format: Format, model: &Hmm) -> u64 {
 /// The models to train, and the destination of the result.
 struct Options {
     source: Source,
+    known: Supervision,
     restarts: u32,
     seed: u64,
     /// All but the slack, which depends on the precision.
     training: options::Options,
     covariances: Option<Kind>,
+    tie: bool,
     freeze: Vec<Freezable>,
     output: Output<Format>,
     /// Whether the model has the standard output.
@@ -239,8 +306,9 @@ impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { source, restarts, seed, iterations, tolerance, pseudocount, floor, .. } = arguments;
-        let Arguments { covariances, freeze, out, to, checkpoints, plot, json, quiet: Quiet { quiet }, .. } = arguments;
+        let Arguments { source, known, restarts, seed, iterations, tolerance, pseudocount, floor, .. } = arguments;
+        let Arguments { covariances, tie, freeze, out, to, checkpoints, plot, json, quiet: Quiet { quiet }, .. } =
+            arguments;
         source.check()?;
         let streamed = out == Some(FileOrStd::Standard);
         let file = match out {
@@ -256,7 +324,21 @@ impl TryFrom<Arguments> for Options {
             options::Options { iterations, tolerance, pseudocounts, constraint, floor, ..options::Options::default() };
         let output = Output::to_file(file, json)?.quiet(quiet);
         let (checkpoints, plots, quiet) = (checkpoints.try_into()?, Plots::new(plot)?, quiet || json);
-        Ok(Self { source, restarts, seed, training, covariances, freeze, output, streamed, checkpoints, plots, quiet })
+        Ok(Self {
+            source,
+            known,
+            restarts,
+            seed,
+            training,
+            covariances,
+            tie,
+            freeze,
+            output,
+            streamed,
+            checkpoints,
+            plots,
+            quiet,
+        })
     }
 }
 
@@ -273,7 +355,7 @@ impl Options {
     fn models(&self, model: Hmm, given: &Given) -> Result<Vec<Hmm>, Error> {
         let random = |stream: u32| {
             let fresh = restart(&model, given.sequences(), self.seed, stream.into());
-            kept(with_covariances(fresh, self.covariances)?, &model, self.training.frozen)
+            tied(kept(with_covariances(fresh, self.covariances)?, &model, self.training.frozen)?, &self.training.ties)
         };
         let random: Vec<Hmm> = (0..self.restarts).map(random).collect::<Result<_, _>>()?;
         Ok(std::iter::once(model).chain(random).collect())
@@ -286,8 +368,14 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let mut options: Options = ranks.agree(arguments.try_into())?;
     options.checkpoints.join(&ranks)?;
     let given = options.source.read(&ranks)?;
+    let given = ranks.agree(options.known.read(given))?;
+    ranks.same_files()?;
     ranks.agree(options.plots.check(given.ranks(&ranks)))?;
+    if options.tie {
+        options.training.ties = ranks.agree(ties(&given.model))?;
+    }
     let model = with_covariances(given.model.clone(), options.covariances);
+    let model = model.and_then(|model| tied(model, &options.training.ties));
     let model = ranks.agree(model.and_then(|model| options.check(&model).map(|()| model)))?;
     options.training.frozen = ranks.agree(frozen(&model, &options.freeze))?;
     let models = ranks.agree(options.models(model, &given))?;

@@ -20,7 +20,7 @@ impl IceCream {
             transitions: vec![0.8, 0.1, 0.1, 0.8],
             end: Some(vec![0.1, 0.1]),
             emissions: Emissions::Categorical { symbols: 3, probs: vec![0.7, 0.2, 0.1, 0.1, 0.2, 0.7] },
-            names: Names { states: names(&["C", "H"]), symbols: names(&["1", "2", "3"]) },
+            names: Names { states: names(&["C", "H"]), symbols: names(&["1", "2", "3"]), classes: Vec::new() },
         };
         Ok(model.validated()?)
     }

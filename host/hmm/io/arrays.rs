@@ -7,7 +7,7 @@
 //! | `emissionprob_` | N × V |
 //! | `means_`, `covars_` | N × D; N × D or N × D × D |
 //! | `covariance_type` | text, optional |
-//! | `end_`, `states_`, `symbols_` | N; texts. Optional extensions of warpkov |
+//! | `end_`, `states_`, `symbols_`, `classes_` | N; texts. Optional extensions of warpkov |
 //!
 //! The shape of `covars_` distinguishes diagonal from full covariances. hmmlearn's property `covars_` is N × D × D for
 //! every type, so `covariance_type` takes precedence. For `diag` and `spherical` only the diagonals are read; a
@@ -100,7 +100,7 @@ fn model(mut arrays: impl Arrays) -> io::Result<HmmParts> {
         true => arrays.with(name, |reader| npy::read_texts(reader)),
         false => Ok(Vec::new()),
     };
-    let names = Names { states: texts("states_")?, symbols: texts("symbols_")? };
+    let names = Names { states: texts("states_")?, symbols: texts("symbols_")?, classes: texts("classes_")? };
     Ok(HmmParts { start, transitions, end, emissions, names })
 }
 
@@ -172,7 +172,8 @@ pub fn write(out: &mut dyn Write, model: &Hmm) -> io::Result<()> {
             archive.add("covariance_type", |out| npy::write_texts(out, &[kind]))?;
         }
     }
-    for (name, texts) in [("states_", &model.names().states), ("symbols_", &model.names().symbols)] {
+    let Names { states, symbols, classes } = model.names();
+    for (name, texts) in [("states_", states), ("symbols_", symbols), ("classes_", classes)] {
         if !texts.is_empty() {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             archive.add(name, |out| npy::write_texts(out, &texts))?;

@@ -9,6 +9,7 @@
 //! | `covariances` | N rows of D variances, or N matrices of D rows |
 //! | `end` | N probabilities; optional |
 //! | `states`, `symbols` | lists of names; optional |
+//! | `classes` | the name of the class of each state, empty for a state without one; optional |
 //!
 //! With lists of names, objects with names as keys may replace the arrays: `"A": {"hot": {"hot": 0.7, "cold": 0.3}}`.
 //! Their absent entries are 0.
@@ -41,7 +42,7 @@ const B_OF: &str = "B[symbol][state]";
 
 impl Fields for Model {
     const KEYS: &'static [&'static str] =
-        &["pi", "A", "B", A_TO, B_OF, "means", "covariances", "end", "states", "symbols"];
+        &["pi", "A", "B", A_TO, B_OF, "means", "covariances", "end", "states", "symbols", "classes"];
     const REQUIRED: usize = 1;
     const ONE_OF: &'static [&'static [&'static str]] = &[&["A", A_TO], &["B", B_OF, "means"]];
 
@@ -49,6 +50,7 @@ impl Fields for Model {
         let (target, expected) = match key {
             "states" => return map.next_value().map(|names| self.names.states = names),
             "symbols" => return map.next_value().map(|names| self.names.symbols = names),
+            "classes" => return map.next_value().map(|names| self.names.classes = names),
             "pi" => (&mut self.start, "a probability"),
             "A" => (&mut self.transitions, "a probability"),
             "B" => (&mut self.probs, "a probability"),
@@ -151,7 +153,8 @@ pub fn write(out: &mut impl Write, model: &Hmm) -> io::Result<()> {
             }
         }
     }
-    for (key, names) in [("states", &model.names().states), ("symbols", &model.names().symbols)] {
+    let Names { states, symbols, classes } = model.names();
+    for (key, names) in [("states", states), ("symbols", symbols), ("classes", classes)] {
         if !names.is_empty() {
             field(out, key, names)?;
         }

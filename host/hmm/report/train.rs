@@ -51,7 +51,7 @@ impl Training<'_> {
     fn criteria(&self) -> (f64, f64) {
         let best = self.trained.best();
         let log = best.log_likelihood();
-        let parameters = self.options.constraint.parameters(&best.model);
+        let parameters = self.options.parameters(&best.model);
         (aic(parameters, log), bic(parameters, &self.context.records.sequences, log))
     }
 

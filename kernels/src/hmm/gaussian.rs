@@ -11,6 +11,9 @@ use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, 
 use crate::hmm::model::Split;
 use crate::hmm::{normal, power};
 
+/// In place of a state: any state may have emitted the observation.
+pub const ANY_STATE: u32 = u32::MAX;
+
 /// Threads per block of [`densities`].
 pub const THREADS: u32 = 128;
 
@@ -105,7 +108,7 @@ impl Densities {
 }
 
 /// Densities of each row, divided by the largest and raised to normal numbers, and their logarithms before the
-/// division. `shift[row]` is the logarithm of the divisor.
+/// division. `shift[row]` is the logarithm of the divisor. Where the state of a row is known, the densities of all others are 0.
 ///
 /// - *Thread mapping*: a block per row, `block_idx_y` the model; a thread per state.
 /// - *Shared memory*: 33 words, static. *Barriers*: three. *Deterministic*: yes.
@@ -117,6 +120,8 @@ impl Densities {
 /// | --- | --- | --- |
 /// | `gaussians` | [`Gaussians`] | D ≥ 1 |
 /// | `x` | rows × D | observations |
+/// | `known` | scalar | 1 or 0: whether `state` is read |
+/// | `state` | rows if `known`; else any length | known states, or [`ANY_STATE`] |
 /// | `table` | models × rows × stride | density, at most 1 |
 /// | `log_table` | models × rows × stride | logarithm |
 /// | `shift` | models × rows | logarithm |
@@ -128,6 +133,7 @@ impl Densities {
         gaussians.holds(shape.grid.y),
         gaussians.dimensions >= 1,
         x.len() >= shape.grid.x * gaussians.dimensions,
+        if known > 0 { state.len() >= shape.grid.x },
         table.len() >= shape.grid * gaussians.stride,
         log_table.len() >= shape.grid * gaussians.stride,
         shift.len() >= shape.grid,
@@ -139,6 +145,8 @@ impl Densities {
 pub fn densities<T: Real>(
     gaussians: Gaussians,
     x: Global<f64>,
+    known: u32,
+    state: Global<u32>,
     table: GlobalMut<T>,
     log_table: GlobalMut<T>,
     shift: GlobalMut<f64>,
@@ -148,7 +156,10 @@ pub fn densities<T: Real>(
     let n = gaussians.stride as usize;
     let place = model * thread::grid_dim_x() as usize + row;
     let densities = Densities::new(gaussians, x);
-    let of = |j: usize| densities.log(model, row, j);
+    let state = if known > 0 { state.get(row) } else { ANY_STATE };
+    let of = |j: usize| {
+        if state == ANY_STATE || state as usize == j { densities.log(model, row, j) } else { f64::NEG_INFINITY }
+    };
     let mut largest = f64::NEG_INFINITY;
     let mut j = thread::thread_idx_x() as usize;
     while j < n {

@@ -31,7 +31,7 @@ _NAMES = {"s": "startprob_", "t": "transmat_", "e": "emissionprob_", "m": "means
 """The attributes that the letters of `init_params` stand for."""
 
 _IMPOSSIBLE = 2**32 - 1
-"""The state of each observation of an impossible sequence."""
+"""The state of each observation of an impossible sequence, and an unknown state."""
 
 
 class BaseHMM:
@@ -96,7 +96,7 @@ class BaseHMM:
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "startprob_")
 
-    def fit(self: Model, X: Any, lengths: Any = None) -> Model:
+    def fit(self: Model, X: Any, lengths: Any = None, *, y: Any = None, sample_weight: Any = None, ties: Any = None) -> Model:
         """Train the model by the Baum-Welch algorithm: expectation-maximisation.
 
         Training maximises ln P(O) + ln p(parameters) over the parameters that `params` names, where p is the prior. It
@@ -110,6 +110,14 @@ class BaseHMM:
             `GaussianHMM`.
         lengths : array of int, optional
             The lengths of the sequences. By default there is one.
+        y : array of int, shape (n_samples,), optional
+            The states of the observations, -1 where one is unknown. A known state restricts the paths to it. If all are
+            known, training counts them: one iteration finds the maximum.
+        sample_weight : array of shape (n_sequences,), optional
+            The weights w of the sequences, at least 0: ln P(O) is the sum of w ln P(O) over all sequences. By default 1.
+
+        ties : array of int, shape (n_components,), optional
+            The class of each state: the states of one class share their emissions, which start at their mean.
 
         Returns
         -------
@@ -119,7 +127,7 @@ class BaseHMM:
         Raises
         ------
         ValueError
-            X, lengths or a parameter of the constructor is wrong, or a sequence is impossible under the start.
+            An argument or a parameter of the constructor is wrong, or a sequence is impossible under the start.
 
         Warns
         -----
@@ -145,7 +153,16 @@ class BaseHMM:
         if type(self.monitor_) is ConvergenceMonitor:
             self.monitor_ = ConvergenceMonitor(self.tol, self.n_iter, self.verbose)
         self.monitor_._begin()
-        training = {"iterations": self.n_iter, "observe": self.monitor_._observe, **self._objective()}
+        known = {"states": self._known(y, len(array)), "weights": None, "ties": None}
+        if ties is not None:
+            classes = host(ties)
+            if classes.shape != (self.n_components,) or classes.dtype.kind not in "iu":
+                raise ValueError(f"ties has shape {classes.shape}, expected the number of a class for each state")
+            known["ties"] = np.unique(classes, return_inverse=True)[1].astype(np.uint32).ravel()
+        if sample_weight is not None:
+            count = len(sequences["offsets"]) - 1
+            known["weights"] = shaped(sample_weight, (count,), "sample_weight")
+        training = {"iterations": self.n_iter, "observe": self.monitor_._observe, **known, **self._objective()}
         found, status = _warpkov.hmm_train(self._parts(), sequences, self._place(), training)
         self._update({name: np.asarray(numbers) for name, numbers in found.items()})
         if status != "converged":
@@ -406,6 +423,19 @@ class BaseHMM:
         if int(lengths.sum()) != samples:
             raise ValueError(f"lengths sums to {int(lengths.sum())}, expected the number of observations, {samples}")
         return np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint64)
+
+    def _known(self, y: Any, samples: int) -> np.ndarray | None:
+        """The known states as the library has them."""
+        if y is None:
+            return None
+        y = host(y)
+        if y.shape != (samples,) or y.dtype.kind not in "iu":
+            raise ValueError(f"y has shape {y.shape} and type {y.dtype}, expected {samples} states, or -1 for unknown ones")
+        wrong = np.flatnonzero((y < -1) | (y >= self.n_components))
+        if wrong.size:
+            at = int(wrong[0])
+            raise ValueError(f"y[{at}] is {y[at]}, expected a state below {self.n_components}, or -1 if it is unknown")
+        return np.where(y < 0, _IMPOSSIBLE, y).astype(np.uint32)
 
     def _features(self) -> int:
         raise NotImplementedError

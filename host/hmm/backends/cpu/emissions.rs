@@ -8,7 +8,7 @@ use crate::backends::cpu::limits::Limits;
 use crate::backends::cpu::product::{LANES, Registers, by_lanes, fold, one_by_one, stride};
 use crate::backends::cpu::sweeps::LogProduct;
 use crate::model::{Covariances, Emissions, Hmm, cholesky};
-use crate::sequences::Observations;
+use crate::sequences::{Observations, Sequences};
 use warpkov_runtime::Precise;
 
 /// ln √(2π).
@@ -48,6 +48,27 @@ impl<T: Precise> Row<T> {
     pub fn new(stride: usize) -> Self {
         Self { exact: vec![0.0; stride], scaled: vec![0.0; stride], row: vec![T::ZERO; stride] }
     }
+
+    /// `row`, with `none` in all states but the known one.
+    #[inline(always)]
+    fn restricted<'r>(&'r mut self, row: &'r [T], state: Option<u32>, none: T) -> &'r [T] {
+        if state.is_none() {
+            return row;
+        }
+        self.row.copy_from_slice(row);
+        restrict(&mut self.row, state, none);
+        &self.row
+    }
+}
+
+/// Replaces the emissions of all states but the known one by `none`.
+#[inline(always)]
+pub fn restrict<T: Copy>(row: &mut [T], state: Option<u32>, none: T) {
+    if let Some(state) = state {
+        let known = row[state as usize];
+        row.fill(none);
+        row[state as usize] = known;
+    }
 }
 
 impl<T: Precise> Emitter<T> {
@@ -81,20 +102,22 @@ impl<T: Precise> Emitter<T> {
     #[inline(always)]
     pub fn row<'r, S: Registers>(
         &'r self,
-        seen: &Observations,
+        seen: &Sequences,
         at: usize,
         scale: Scale<'_, T>,
         stride: usize,
         scratch: &'r mut Row<T>,
     ) -> (&'r [T], Scaled) {
-        match (self, seen) {
+        match (self, seen.observations()) {
             (Self::Table { probs, scales }, Observations::Symbols(symbols)) => {
                 let symbol = symbols[at] as usize;
-                (&probs[symbol * stride..][..stride], Scaled { exponent: scales[symbol], log: 0.0 })
+                let row = scratch.restricted(&probs[symbol * stride..][..stride], seen.state(at), T::ZERO);
+                (row, Scaled { exponent: scales[symbol], log: 0.0 })
             }
             (Self::Densities(densities), Observations::Vectors { dimensions, values }) => {
                 let d = *dimensions as usize;
                 densities.logs(&values[at * d..][..d], &mut scratch.exact, &mut scratch.scaled);
+                restrict(&mut scratch.exact, seen.state(at), f64::NEG_INFINITY);
                 let log = match scale {
                     Scale::Known(log) => log,
                     Scale::Largest(needed) => {
@@ -123,8 +146,8 @@ impl<T: Precise> Emitter<T> {
     }
 
     /// Multiplies `product` by bⱼ(o) of observation `at` and state j, unscaled and in `f64`.
-    pub fn emit(&self, model: &Hmm, seen: &Observations, at: usize, state: usize, product: &mut LogProduct) {
-        match (self, seen, model.emissions()) {
+    pub fn emit(&self, model: &Hmm, seen: &Sequences, at: usize, state: usize, product: &mut LogProduct) {
+        match (self, seen.observations(), model.emissions()) {
             (Self::Densities(densities), Observations::Vectors { dimensions, values }, _) => {
                 let d = *dimensions as usize;
                 product.times_exp(densities.log(&values[at * d..][..d], state));
@@ -138,18 +161,21 @@ impl<T: Precise> Emitter<T> {
 
     /// The row ln bⱼ(o) of observation `at`; `table` is [`log_table`].
     #[inline(always)]
-    pub fn log_row<'r>(&self, table: &'r [T], seen: &Observations, at: usize, scratch: &'r mut Row<T>) -> &'r [T] {
+    pub fn log_row<'r>(&self, table: &'r [T], seen: &Sequences, at: usize, scratch: &'r mut Row<T>) -> &'r [T] {
         let stride = scratch.row.len();
-        match (self, seen) {
+        match (self, seen.observations()) {
             (Self::Densities(densities), Observations::Vectors { dimensions, values }) => {
                 let d = *dimensions as usize;
                 densities.logs(&values[at * d..][..d], &mut scratch.exact, &mut scratch.scaled);
+                restrict(&mut scratch.exact, seen.state(at), f64::NEG_INFINITY);
                 for (target, &log) in scratch.row.iter_mut().zip(&scratch.exact) {
                     *target = T::from_f64(log);
                 }
                 &scratch.row
             }
-            (_, Observations::Symbols(symbols)) => &table[symbols[at] as usize * stride..][..stride],
+            (_, Observations::Symbols(symbols)) => {
+                scratch.restricted(&table[symbols[at] as usize * stride..][..stride], seen.state(at), T::NEG_INFINITY)
+            }
             _ => &scratch.row,
         }
     }

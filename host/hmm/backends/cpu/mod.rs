@@ -30,7 +30,7 @@ mod statistics;
 mod sweeps;
 mod wide;
 
-pub(crate) use emissions::{Completion, Densities, is_partial};
+pub(crate) use emissions::{Completion, Densities, is_partial, restrict};
 pub use wide::Exact;
 
 /// Maximum number of sequences in a group.
@@ -165,7 +165,7 @@ impl<'s, T: Precise> Batch<'s, T> {
             product.times(model.row(pair[0] as usize)[pair[1] as usize]);
         }
         for (at, &state) in range.zip(path) {
-            chain.emitter.emit(model, self.sequences.observations(), at, state as usize, &mut product);
+            chain.emitter.emit(model, self.sequences, at, state as usize, &mut product);
         }
         if let Some(end) = model.end() {
             product.times(end[path[path.len() - 1] as usize]);
@@ -185,7 +185,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     }
 
     fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
-        let seen = self.sequences.observations();
+        let seen = self.sequences;
         let by_group = self.by_group(|chain, group| sweeps::forward(chain, seen, group));
         let pairs = self.models.iter().zip(by_group);
         let of_model = |(chain, groups): (&Chain<T>, Vec<Vec<f64>>)| {
@@ -200,7 +200,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     }
 
     fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
-        let (seen, bytes, few) = (self.sequences.observations(), self.trellis, self.few());
+        let (seen, bytes, few) = (self.sequences, self.trellis, self.few());
         let of_model = |chain: &Chain<T>| {
             let n = chain.n;
             let mut all = vec![0.0; self.sequences.steps() * n];
@@ -221,7 +221,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     }
 
     fn viterbi(&mut self) -> Result<Vec<Decoded>, Infallible> {
-        let (seen, bytes, few) = (self.sequences.observations(), self.trellis, self.few());
+        let (seen, bytes, few) = (self.sequences, self.trellis, self.few());
         let of_model = |chain: &Chain<T>| {
             let mut states = vec![NO_STATE; self.sequences.steps()];
             let parts = self.split(&mut states, 1);
@@ -237,7 +237,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     }
 
     fn expect(&mut self) -> Result<Vec<Expected>, Infallible> {
-        let (seen, bytes, few) = (self.sequences.observations(), self.trellis, self.few());
+        let (seen, bytes, few) = (self.sequences, self.trellis, self.few());
         let of_model = |chain: &Chain<T>| {
             let parts = (SUMS / Sums::bytes(chain)).clamp(1, PARTS);
             let of_part = |groups: &[Group]| {
@@ -268,6 +268,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
             let mut total = sums.next().unwrap_or_else(|| Sums::new(chain));
             sums.for_each(|part| total.add(&part));
             let mut expected = total.expected(chain, self.in_order(logs.into_iter().flatten()));
+            expected.scale(seen.unit());
             let uncertain = uncertain(&expected.log_likelihoods);
             if !uncertain.is_empty() {
                 let more = chain.exact().expect(self.sequences, &uncertain);
@@ -299,6 +300,10 @@ impl<T: Precise> Recursions for Batch<'_, T> {
             *chain = Chain::new(&model);
         });
         Ok(())
+    }
+
+    fn weights(&self) -> &[f64] {
+        self.sequences.weights()
     }
 
     fn models(&mut self) -> Result<Vec<Hmm>, Infallible> {

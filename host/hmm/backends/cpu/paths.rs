@@ -9,7 +9,7 @@ use crate::backends::cpu::chain::{Chain, LogChain};
 use crate::backends::cpu::emissions::Row;
 use crate::backends::cpu::product::{LANES, MaxPlus, Registers, Work, few, fold, product, widest};
 use crate::backends::cpu::sweeps::{Rows, Step, Trellis};
-use crate::sequences::Observations;
+use crate::sequences::Sequences;
 use warpkov_common::interrupt;
 use warpkov_runtime::Precise;
 
@@ -17,7 +17,7 @@ use warpkov_runtime::Precise;
 pub fn viterbi<T: Precise>(
     chain: &Chain<T>,
     logs: &LogChain<T>,
-    seen: &Observations,
+    seen: &Sequences,
     group: &Group,
     bytes: usize,
     paths: &mut [&mut [u32]],
@@ -28,7 +28,7 @@ pub fn viterbi<T: Precise>(
 struct Viterbi<'a, 'p, T> {
     chain: &'a Chain<T>,
     logs: &'a LogChain<T>,
-    seen: &'a Observations,
+    seen: &'a Sequences,
     group: &'a Group,
     bytes: usize,
     paths: &'a mut [&'p mut [u32]],
@@ -138,7 +138,7 @@ fn ascend<S: Registers, T: Precise>(x: &[T; LANES], transitions: &[[T; LANES]]) 
 struct Ascent<'a, T> {
     chain: &'a Chain<T>,
     logs: &'a LogChain<T>,
-    seen: &'a Observations,
+    seen: &'a Sequences,
     group: &'a Group,
     scratch: Row<T>,
 }

@@ -55,6 +55,20 @@ impl Reach {
     fn set<'s>(&self, sets: &'s [u64], at: usize) -> &'s [u64] {
         &sets[at * self.words..][..self.words]
     }
+
+    /// Word `at` of the set of states that emit a symbol, or a vector where it is `None`, of which one may be known to have done so.
+    #[inline(always)]
+    fn emitters(&self, symbol: Option<u32>, state: Option<u32>, at: usize) -> u64 {
+        let emitting = match (&self.emitting, symbol) {
+            (Some(emitting), Some(symbol)) => emitting[symbol as usize * self.words + at],
+            _ => u64::MAX,
+        };
+        match state {
+            None => emitting,
+            Some(state) if state as usize / BITS == at => emitting & 1_u64 << (state as usize % BITS),
+            Some(_) => 0,
+        }
+    }
 }
 
 /// The states that a sequence can be in at the present step.
@@ -91,33 +105,25 @@ impl<T: Precise> Frontier<T> {
         }
     }
 
-    /// Advances past an observation: `symbol`, or a vector where it is `None`. Returns whether the sequence is still
-    /// possible.
+    /// Advances past an observation: `symbol`, or a vector where it is `None`, emitted by `state` if that is known. Returns whether the
+    /// sequence is still possible.
     #[inline(always)]
-    pub fn see(&mut self, reach: &Reach, symbol: Option<u32>, least: T) -> bool {
+    pub fn see(&mut self, reach: &Reach, symbol: Option<u32>, state: Option<u32>, least: T) -> bool {
         if reach.everywhere {
             return true;
         }
-        let same = match (&reach.emitting, symbol) {
-            (Some(emitting), Some(symbol)) => {
-                let emitting = reach.set(emitting, symbol as usize);
-                let mut alive = self.predicted.iter().zip(emitting).map(|(predicted, emitting)| predicted & emitting);
-                alive.by_ref().zip(&self.alive).all(|(new, old)| new == *old)
-            }
-            _ => self.alive.iter().zip(&self.predicted).all(|(alive, predicted)| alive == predicted),
-        };
+        let mut words = self.predicted.iter().zip(&self.alive).enumerate();
+        let same = words.all(|(at, (predicted, alive))| predicted & reach.emitters(symbol, state, at) == *alive);
         // Equal `alive` sets have equal successors.
         if !same {
-            self.advance(reach, symbol, least);
+            self.advance(reach, symbol, state, least);
         }
         self.alive.iter().any(|&word| word > 0)
     }
 
-    fn advance(&mut self, reach: &Reach, symbol: Option<u32>, least: T) {
-        self.alive.copy_from_slice(&self.predicted);
-        if let (Some(emitting), Some(symbol)) = (&reach.emitting, symbol) {
-            let emitting = reach.set(emitting, symbol as usize);
-            self.alive.iter_mut().zip(emitting).for_each(|(alive, emitting)| *alive &= emitting);
+    fn advance(&mut self, reach: &Reach, symbol: Option<u32>, state: Option<u32>, least: T) {
+        for (at, (alive, predicted)) in self.alive.iter_mut().zip(&self.predicted).enumerate() {
+            *alive = predicted & reach.emitters(symbol, state, at);
         }
         self.spare.fill(0);
         for (at, &word) in self.alive.iter().enumerate() {

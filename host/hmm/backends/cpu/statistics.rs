@@ -9,7 +9,7 @@ use crate::backends::cpu::emissions::{Completion, Densities, Emitter, is_partial
 use crate::backends::cpu::product::by_lanes;
 use crate::backends::cpu::sweeps::{ForwardBackward, Show};
 use crate::model::{Covariances, Emissions, Hmm};
-use crate::sequences::Observations;
+use crate::sequences::{Observations, Sequences};
 use warpkov_runtime::Precise;
 
 /// Numbers added per parallel task.
@@ -55,9 +55,9 @@ impl Counts {
 
     /// Adds γ of observation `at`.
     #[inline(always)]
-    pub fn add<T: Precise>(&mut self, chain: &Chain<T>, seen: &Observations, at: usize, gamma: &[T]) {
+    pub fn add<T: Precise>(&mut self, chain: &Chain<T>, seen: &Sequences, at: usize, gamma: &[T]) {
         let stride = gamma.len();
-        match (self, seen, &chain.emitter) {
+        match (self, seen.observations(), &chain.emitter) {
             (Self::Symbols(counts), Observations::Symbols(symbols), _) => {
                 add(&mut counts[symbols[at] as usize * stride..][..stride], gamma);
             }
@@ -161,7 +161,7 @@ fn add_completions<T: Precise>(
 /// Adds γ to the sums.
 struct Counting<'a, T> {
     chain: &'a Chain<T>,
-    seen: &'a Observations,
+    seen: &'a Sequences,
     group: &'a Group,
     start: &'a mut [f64],
     end: &'a mut [f64],
@@ -197,7 +197,7 @@ impl Sums {
     pub fn count<T: Precise>(
         &mut self,
         chain: &Chain<T>,
-        seen: &Observations,
+        seen: &Sequences,
         group: &Group,
         excluded: &[bool],
         bytes: usize,

@@ -20,7 +20,7 @@ use crate::backends::cpu::product::{
     LANES, Registers, SumProduct, Work, accumulate, by_lanes, fold, product, total, widest,
 };
 use crate::backends::cpu::reach::Frontier;
-use crate::sequences::Observations;
+use crate::sequences::Sequences;
 use warpkov_common::interrupt;
 use warpkov_runtime::Precise;
 
@@ -204,7 +204,8 @@ impl<T: Precise> Course<T> {
         let sum = weigh(row, unit, emitted).to_f64();
         let certain = within(sum, limits.least_sum) && (enough || wrong <= limits.negligible * sum);
         let possible = OPEN || {
-            let some = self.frontier.see(&chain.reach, given.seen.symbol(at), T::from_f64(limits.least));
+            let (symbol, state) = (given.seen.observations().symbol(at), given.seen.state(at));
+            let some = self.frontier.see(&chain.reach, symbol, state, T::from_f64(limits.least));
             some && (!last || self.frontier.ends(&chain.reach))
         };
         if !possible {
@@ -283,7 +284,7 @@ struct Errors<'r, T> {
 #[derive(Clone, Copy)]
 struct Given<'a, T> {
     chain: &'a Chain<T>,
-    seen: &'a Observations,
+    seen: &'a Sequences,
     group: &'a Group,
 }
 
@@ -410,7 +411,7 @@ fn dot<T: Precise>(x: &[T], y: &[T]) -> T {
 }
 
 /// ln P(O) of each sequence; NaN for [uncertain](crate::backends::cpu::limits) ones.
-pub fn forward<T: Precise>(chain: &Chain<T>, seen: &Observations, group: &Group) -> Vec<f64> {
+pub fn forward<T: Precise>(chain: &Chain<T>, seen: &Sequences, group: &Group) -> Vec<f64> {
     widest(Score(Given { chain, seen, group }))
 }
 
@@ -460,13 +461,14 @@ pub trait Show<T> {
 /// The forward-backward recursion of a group.
 pub struct ForwardBackward<'a, T, W> {
     pub chain: &'a Chain<T>,
-    pub seen: &'a Observations,
+    pub seen: &'a Sequences,
     pub group: &'a Group,
     /// Slots to skip.
     pub excluded: &'a [bool],
     /// Memory for α, in bytes.
     pub bytes: usize,
-    /// If present, receives Σ ξ without the factor A: adds Σ uₜ αₜ(i) b̃ⱼ(oₜ₊₁) βₜ₊₁(j) / sₜ.
+    /// If present, receives Σ ξ without the factor A: adds Σ uₜ αₜ(i) b̃ⱼ(oₜ₊₁) βₜ₊₁(j) / sₜ. Both this and γ then have the weights of
+    /// the sequences in their [unit](Sequences::unit).
     pub pairs: Option<&'a mut [f64]>,
     /// Receives γₜ from the last step to the first.
     pub show: W,
@@ -541,6 +543,8 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
             tolerance: limits.tolerance(length),
         };
         let mut behind: Vec<Behind> = group.lengths.iter().map(last).collect();
+        let weight = |&member: &usize| if pairs.is_some() { seen.weight(member) / seen.unit() } else { 1.0 };
+        let weights: Vec<f64> = group.members.iter().map(weight).collect();
         let backward = chain.backward();
         // βₜ, and b̃(oₜ₊₁) ∘ βₜ₊₁, the right factor of ξ.
         let (mut beta, mut weighted) = (vec![T::ZERO; size * stride], vec![T::ZERO; size * stride]);
@@ -606,12 +610,12 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
                     }
                     let inverse = 1.0 / sum;
                     if slot < going {
-                        let scale = T::from_f64(mark.unit * inverse);
+                        let scale = T::from_f64(mark.unit * inverse * weights[slot]);
                         by_lanes(counted, &weighted[slot * stride..][..stride], |_, x| x * scale);
                     } else {
                         counted.fill(T::ZERO);
                     }
-                    let scale = T::from_f64(inverse);
+                    let scale = T::from_f64(inverse * weights[slot]);
                     by_lanes(&mut gamma, alpha, |x, _| x * scale);
                     show.show(slot, t, &gamma);
                     let (unit, exponent) = unit_of(total(beta).to_f64());

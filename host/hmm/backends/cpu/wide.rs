@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::backend::{Expected, Statistics};
-use crate::backends::cpu::emissions::{Completion, Densities, is_partial};
+use crate::backends::cpu::emissions::{Completion, Densities, is_partial, restrict};
 use crate::backends::cpu::limits::power;
 use crate::backends::cpu::product::{Panels, SumProduct, multiply, stride};
 use crate::backends::cpu::{FEW, each};
@@ -384,7 +384,7 @@ impl<'m> Exact<'m> {
         each(self.few(sequences, which), targets, |(sequence, target)| {
             target.fill(0.0);
             let show = |t: usize, gamma: &[f64]| target[t * self.n..][..self.n].copy_from_slice(gamma);
-            self.forward_backward(sequences, sequence, None, show).ln()
+            self.forward_backward(sequences, sequence, 1.0, None, show).ln()
         })
     }
 
@@ -408,7 +408,8 @@ impl<'m> Exact<'m> {
                     }
                     self.count(emissions, sequences.observations(), range.start + t, gamma);
                 };
-                let prob = self.forward_backward(sequences, sequence as usize, Some(transitions), show);
+                let weight = sequences.weight(sequence as usize);
+                let prob = self.forward_backward(sequences, sequence as usize, weight, Some(transitions), show);
                 expected.log_likelihoods.push(prob.ln());
             }
             expected
@@ -425,8 +426,8 @@ impl<'m> Exact<'m> {
     }
 
     /// Writes bⱼ(o) of observation `at` to `scratch`. Densities are computed only for states j with positive `wanted`.
-    fn emit(&self, seen: &Observations, at: usize, wanted: &Row, scratch: &mut Row, logs: &mut [f64], y: &mut [f64]) {
-        match (&self.emitter, seen) {
+    fn emit(&self, seen: &Sequences, at: usize, wanted: &Row, scratch: &mut Row, logs: &mut [f64], y: &mut [f64]) {
+        match (&self.emitter, seen.observations()) {
             (Emitter::Table(rows), Observations::Symbols(symbols)) => scratch.copy_from(&rows[symbols[at] as usize]),
             (Emitter::Densities(densities), Observations::Vectors { dimensions, values }) => {
                 let d = *dimensions as usize;
@@ -438,10 +439,12 @@ impl<'m> Exact<'m> {
             // Unreachable: the sequences fit the model.
             _ => {}
         }
+        restrict(&mut scratch.m, seen.state(at), 0.0);
+        restrict(&mut scratch.e, seen.state(at), f64::NEG_INFINITY);
     }
 
     /// αₜ from αₜ₋₁, or from π at the first step.
-    fn step(&self, seen: &Observations, at: usize, before: Option<&Row>, now: &mut Row, scratch: &mut Scratch) {
+    fn step(&self, seen: &Sequences, at: usize, before: Option<&Row>, now: &mut Row, scratch: &mut Scratch) {
         let Scratch { plain, predicted, emitted, logs, scaled } = scratch;
         match before {
             Some(before) => self.forward.multiply(before, predicted, plain),
@@ -455,7 +458,7 @@ impl<'m> Exact<'m> {
         let mut scratch = self.scratch();
         let (mut before, mut now) = (Row::new(self.n), Row::new(self.n));
         for (t, at) in sequences.range(sequence).enumerate() {
-            self.step(sequences.observations(), at, (t > 0).then_some(&before), &mut now, &mut scratch);
+            self.step(sequences, at, (t > 0).then_some(&before), &mut now, &mut scratch);
             std::mem::swap(&mut before, &mut now);
             if before.largest() == f64::NEG_INFINITY {
                 return Number::ZERO;
@@ -465,17 +468,18 @@ impl<'m> Exact<'m> {
         now.sum()
     }
 
-    /// Passes γₜ to `show` from the last step to the first, adds ξ to `pairs`, and returns P(O). If P(O) is 0, `show`
+    /// Passes γₜ to `show` from the last step to the first, adds ξ to `pairs`, both times `weight`, and returns P(O). If P(O) is 0, `show`
     /// and `pairs` receive nothing. Returns NaN if Σ αₜ(i) βₜ(i) is not constant in t, which would be a defect of this
     /// program. The [invariants](crate::invariants) reject an ln P(O) of NaN.
     fn forward_backward(
         &self,
         sequences: &Sequences,
         sequence: usize,
+        weight: f64,
         mut pairs: Option<&mut Vec<f64>>,
         mut show: impl FnMut(usize, &[f64]),
     ) -> Number {
-        let (n, range, seen) = (self.n, sequences.range(sequence), sequences.observations());
+        let (n, range, seen) = (self.n, sequences.range(sequence), sequences);
         let mut scratch = self.scratch();
         let steps = range.len();
         let length = if steps.saturating_mul(16 * n) <= TRELLIS { steps } else { steps.isqrt() + 1 };
@@ -524,19 +528,19 @@ impl<'m> Exact<'m> {
                     return Number { m: f64::NAN, e: 0.0 };
                 }
                 for (j, shown) in shown.iter_mut().enumerate() {
-                    *shown = gamma.get(j).over(sum);
+                    *shown = weight * gamma.get(j).over(sum);
                 }
                 show(t, &shown);
                 if let Some(pairs) = pairs.as_deref_mut().filter(|_| t + 1 < steps) {
-                    self.count_pairs(alpha, &weighted, sum, pairs);
+                    self.count_pairs(alpha, &weighted, sum, weight, pairs);
                 }
             }
         }
         prob
     }
 
-    /// Adds ξ(i, j) = α(i) Aᵢⱼ w(j) / P.
-    fn count_pairs(&self, alpha: &Row, weighted: &Row, prob: Number, pairs: &mut [f64]) {
+    /// Adds `weight` times ξ(i, j) = α(i) Aᵢⱼ w(j) / P.
+    fn count_pairs(&self, alpha: &Row, weighted: &Row, prob: Number, weight: f64, pairs: &mut [f64]) {
         let (matrix, n) = (self.backward(), self.n);
         for i in (0..n).filter(|&i| alpha.m[i] > 0.0) {
             let (m, e) = (alpha.m[i] / prob.m, alpha.e[i] - prob.e - LIFT);
@@ -547,7 +551,7 @@ impl<'m> Exact<'m> {
                 let x = m * weighted.m[j] * matrix.lifted[at];
                 let k = (e + weighted.e[j]).clamp(-2000.0, 2000.0);
                 let half = (0.5 * k).floor();
-                row[j] += (x * pow2(half) * pow2(k - half)).min(1.0);
+                row[j] += weight * (x * pow2(half) * pow2(k - half)).min(1.0);
             }
         }
     }

@@ -17,7 +17,8 @@ use warpkov_kernels::primitives::sum::{sum_parts, sum_threads};
 use crate::backend::{Decoded, Expected, Recursions, Statistics, Stored, fit};
 use crate::backends::cpu::Exact;
 use crate::backends::device::chunks::Chunks;
-use crate::backends::device::gaussian::{Gaussians, Partial, partial, vectors};
+use crate::backends::device::gaussian::{Gaussians, Partial, partial, states, vectors};
+use crate::backends::device::known::KnownStates;
 use crate::backends::device::launch::{Launch, OnDevice};
 use crate::backends::device::model::{Models, raised, symbols};
 use crate::backends::device::packing::{Lists, Packing, Window};
@@ -62,7 +63,7 @@ pub struct Limits {
     /// from checkpoints.
     pub trellis: usize,
     /// Steps per chunk of the [scan](crate::backends::device::Scan::steps), for models of at most 64 states; `None`: no
-    /// scan. The operators of the scan take 8·N²/`chunks` bytes per step.
+    /// scan. The operators of the scan take 8·N²/`chunks` bytes per step. Sequences with weights are not cut.
     pub chunks: Option<u32>,
     /// For f32 and more than 128 states: multiply plain TF32 numbers (11 significant bits) on the tensor cores, instead
     /// of splitting each f32 into two TF32 numbers.
@@ -83,8 +84,9 @@ impl Default for Limits {
 ///
 /// [Doubtful](warpkov_kernels::hmm) sequences, for which underflow may change a result, are recomputed on the device
 /// with the [exact recursions](warpkov_kernels::hmm::wide); for models of more than 1024 states, and
-/// if vectors have missing components, on the [host](Exact). Densities and moments of these vectors come from the host,
-/// too.
+/// if vectors have missing components or known states, on the [host](Exact). Densities and moments of vectors with missing
+/// components come from the host, too. The host takes the M step if states of symbols are known, and if sequences have weights;
+/// it then recomputes the doubtful ones.
 ///
 /// The results of a sequence have the same bits in any batch and for any [`Limits::trellis`]. [`Limits::chunks`]
 /// changes the order of sums and thereby the last bits.
@@ -102,6 +104,10 @@ pub struct Batch<'d, T: Precise> {
     symbols: AnyBuffer<u32>,
     /// Observed vectors by row; empty for symbols.
     vectors: AnyBuffer<f64>,
+    /// Known states of vectors by row; empty if none is known, and for symbols.
+    states: AnyBuffer<u32>,
+    /// Known states of symbols.
+    known: KnownStates,
     /// The vectors with missing components, on the host.
     partial: Vec<Partial>,
     spread: Spread,
@@ -124,6 +130,7 @@ struct Launching<'a, T: Precise> {
 
 /// The current models and what depends on them.
 struct Set<T: Precise> {
+    /// With a column of B for each pair of a symbol and its [known](KnownStates) state.
     hosts: Vec<Hmm>,
     /// Whether device parameters are newer than the host copies `hosts`.
     host_stale: bool,
@@ -204,7 +211,8 @@ impl<'d, T: Precise> Batch<'d, T> {
     /// # Panics
     /// If there are 2³² observations or more.
     pub fn new(device: &'d AnyDevice, sequences: &'d Sequences, limits: Limits) -> Result<Self, DeviceError> {
-        let cut = limits.chunks.filter(|_| limits.method == ForwardMethod::Fused);
+        let whole = limits.method != ForwardMethod::Fused || !sequences.weights().is_empty();
+        let cut = limits.chunks.filter(|_| !whole);
         let (chunks, packing, lengths) = match cut {
             Some(steps) => {
                 let (chunks, packing, lengths) = Chunks::new(device, sequences, steps)?;
@@ -227,6 +235,8 @@ impl<'d, T: Precise> Batch<'d, T> {
             base: device.upload(&packing.base)?,
             symbols: device.upload(&symbol)?,
             vectors: device.upload(&vectors(&packing, sequences))?,
+            states: device.upload(&states(&packing, sequences))?,
+            known: KnownStates::new(&packing, sequences),
             partial: partial(&packing, sequences),
             spread: Spread::new(sequences),
             packing,
@@ -382,6 +392,12 @@ impl<'d, T: Precise> Batch<'d, T> {
         if in_lists {
             self.prepare_lists(&windows, symbols)?;
         }
+        let (sequences, unit) = (self.sequences, self.sequences.unit());
+        let packed = |&m: &u32| sequences.weight(m as usize) / unit;
+        let weights: Vec<f64> = match sequences.weights() {
+            [] => Vec::new(),
+            _ => self.packing.order.iter().map(packed).collect(),
+        };
         let Launching { launch, work, set, lists, vectors, partial } = self.launching()?;
         let (device, count, stride) = (launch.device, set.hosts.len(), set.stride);
         let tiles = (stride / TILE).pow(2).max(1) as u32;
@@ -395,7 +411,7 @@ impl<'d, T: Precise> Batch<'d, T> {
         work.counts.moments.at_least(device, count * moments_len)?;
         // The moments of vectors with missing components.
         let mut completed = vec![0.0; if partial.is_empty() { 0 } else { count * moments_len }];
-        sweep(&launch, work, wanted, &windows, capacity, |work, back, w| {
+        sweep(&launch, work, wanted, &windows, capacity, &weights, |work, back, w| {
             if !in_lists {
                 return Ok(());
             }
@@ -518,7 +534,10 @@ impl<'d, T: Precise> Batch<'d, T> {
         }
         self.refresh()?;
         let set = self.set.as_ref().ok_or(NO_MODELS)?;
-        let found = if set.states <= wide::STATES && self.sequences.partial() == 0 {
+        let sequences = self.sequences;
+        let restricted = set.gaussians.is_some() && !sequences.states().is_empty();
+        let on_device = sequences.partial() == 0 && !restricted && sequences.weights().is_empty();
+        let found = if set.states <= wide::STATES && on_device {
             let recomputation = Recomputation {
                 device: self.device,
                 sequences: self.sequences,
@@ -583,7 +602,9 @@ impl<'d, T: Precise> Batch<'d, T> {
                     None => Statistics::Categorical(by_symbol.collect()),
                 },
             };
+            expected.scale(self.sequences.unit());
             set.missing.iter().filter(|(at, _)| *at == k).for_each(|(_, missing)| expected.add_counts(missing));
+            self.known.fold(&mut expected);
             expected
         });
         Ok(expected.collect())
@@ -679,13 +700,14 @@ fn add_missing<T: Precise>(
 
 /// Runs the forward recursion over all windows and stores α̂ of the last one. Then runs the backward recursion from the
 /// last window to the first, and before each of the others repeats its forward recursion from a checkpoint. Calls `done`
-/// after each backward window.
+/// after each backward window. γ and û have the `weights` of the packed sequences, if there are any: β̂_T = w end / P̂.
 fn sweep<T: Precise>(
     launch: &Launch<'_, T>,
     work: &mut Work<T>,
     wanted: Wanted,
     windows: &[Window],
     capacity: u32,
+    weights: &[f64],
     mut done: impl FnMut(&mut Work<T>, &Back<'_>, usize) -> Result<(), DeviceError>,
 ) -> Result<(), DeviceError> {
     let (device, variant, carried) = (launch.device, launch.variant, launch.cells() * launch.stride);
@@ -711,6 +733,13 @@ fn sweep<T: Precise>(
         launch.share_doubts(chunks, trellis, scan)?;
         launch.join_chunks(chunks, trellis, scan)?;
     }
+    // Forward recursions that are repeated keep the likelihoods.
+    let likelihoods = if weights.is_empty() { Vec::new() } else { device.to_vec(trellis.likelihoods.get())? };
+    if !weights.is_empty() {
+        let of_sequence = |(pair, weight): (&[f64], &f64)| [pair[0] / weight, pair[1]];
+        let weighted = likelihoods.chunks_exact(2).zip(weights.iter().cycle()).flat_map(of_sequence);
+        device.write(trellis.likelihoods.get_mut(), &weighted.collect::<Vec<_>>())?;
+    }
     for (w, window) in windows.iter().enumerate().rev() {
         let Work { trellis, checkpoints, scan, .. } = &mut *work;
         let more = w < last;
@@ -726,7 +755,7 @@ fn sweep<T: Precise>(
         variant.backward(launch, &back, trellis)?;
         done(work, &back, w)?;
     }
-    Ok(())
+    if weights.is_empty() { Ok(()) } else { device.write(work.trellis.likelihoods.get_mut(), &likelihoods) }
 }
 
 /// Copies `len` elements, a multiple of 8.
@@ -753,25 +782,31 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         let stride = variant.stride();
         // Free the old models before allocating new ones.
         self.set = None;
+        let hosts: Vec<Hmm> = models.iter().map(|model| self.known.extended(model)).collect();
+        if let (Some(model), false) = (models.first(), self.known.is_empty()) {
+            self.known.mark(&mut self.symbol, symbols(model) as u32);
+            self.symbols = self.device.upload(&self.symbol)?;
+            self.listed = None;
+        }
         let mut set = Set {
-            hosts: models.to_vec(),
+            symbols: hosts.first().map_or(0, symbols) as u32,
+            models: Models::probabilities(self.device, &hosts, stride)?,
+            hosts,
             host_stale: false,
             has_counts: false,
             missing: Vec::new(),
             variant,
             states,
             stride,
-            symbols: models.first().map_or(0, symbols) as u32,
-            models: Models::probabilities(self.device, models, stride)?,
             logs: None,
             slices: None,
             gaussians: None,
             log_table: None,
         };
-        let Self { device, packing, chunks, lengths, base, vectors, partial, .. } = self;
+        let Self { device, packing, chunks, lengths, base, vectors, states, partial, .. } = self;
         let lengths = chunks.as_ref().map_or(&*lengths, |chunks| &chunks.on_device.lengths);
         if let Some((gaussians, tables)) =
-            Gaussians::new(device, models, stride, packing, lengths, base, vectors, partial)?
+            Gaussians::new(device, models, stride, packing, lengths, base, vectors, states, partial)?
         {
             set.symbols = packing.rows();
             set.models.table = tables.table;
@@ -799,7 +834,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         let mut all = vec![vec![0.0; self.packing.observation.len() * n]; set.hosts.len()];
         let Launching { launch, work, .. } = self.launching()?;
         let mut found = vec![T::ZERO; all.len() * capacity as usize * stride];
-        sweep(&launch, work, wanted, &windows, capacity, |work, Back { window, .. }, _| {
+        sweep(&launch, work, wanted, &windows, capacity, &[], |work, Back { window, .. }, _| {
             launch.device.download(work.trellis.gamma.get(), &mut found)?;
             for (all, found) in all.iter_mut().zip(found.chunks_exact(capacity as usize * stride)) {
                 let rows = &launch.packing.observation[window.rows.start as usize..window.rows.end as usize];
@@ -854,15 +889,18 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         self.count()?;
         let log_likelihoods = self.settle_counts()?;
         let mut all = self.read_counts(log_likelihoods)?;
-        let (sequences, tolerance) = (self.sequences, tolerance(T::WIDE, self.limits.plain_tf32));
+        let (sequences, known) = (self.sequences, &self.known);
+        let tolerance = tolerance(T::WIDE, self.limits.plain_tf32);
         let models = self.set.as_ref().map_or(&[][..], |set| &set.hosts);
         for (expected, model) in all.iter_mut().zip(models) {
-            // Each possible sequence contributes Σᵢ γ₁(i) = 1.
-            let possible = expected.log_likelihoods.iter().filter(|log| log.is_finite()).count() as f64;
+            // Each possible sequence contributes Σᵢ γ₁(i) = 1, times its weight.
+            let logs = expected.log_likelihoods.iter().enumerate();
+            let possible: f64 = logs.filter(|(_, log)| log.is_finite()).map(|(m, _)| sequences.weight(m)).sum();
             let off = (expected.start.iter().sum::<f64>() - possible).abs();
             if off.is_nan() || off > tolerance * possible {
                 let which: Vec<u32> = (0..sequences.len() as u32).collect();
                 *expected = Exact::new(model).expect(sequences, &which);
+                known.fold(expected);
             }
         }
         Ok(all)
@@ -887,7 +925,10 @@ impl<T: Precise> Recursions for Batch<'_, T> {
 
     fn stored(&self) -> Option<Stored> {
         // Moments are in a buffer of their own, and the host takes the M step from them.
-        self.set.as_ref().filter(|set| set.gaussians.is_none()).map(|set| self.layout(set))
+        // Ranks know different pairs of symbols and states, and have different units of weights.
+        let plain = self.known.is_empty() && self.sequences.weights().is_empty();
+        let set = self.set.as_ref().filter(|set| set.gaussians.is_none() && plain);
+        set.map(|set| self.layout(set))
     }
 
     unsafe fn add_ranks(&mut self, comm: &dyn Communicator) -> Result<(), runtime::Error> {
@@ -909,7 +950,8 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         if !set.has_counts {
             return Ok(());
         }
-        if let (None, Some(pseudocounts)) = (&set.gaussians, options.plain()) {
+        let plain = self.known.is_empty() && self.sequences.weights().is_empty();
+        if let (None, Some(pseudocounts), true) = (&set.gaussians, options.plain(), plain) {
             return self.maximise(pseudocounts);
         }
         // Gaussian moments are few, so the host computes the M step with its eigenvalues; and that with other options.
@@ -921,8 +963,12 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         self.set_models(&models)
     }
 
+    fn weights(&self) -> &[f64] {
+        self.sequences.weights()
+    }
+
     fn models(&mut self) -> Result<Vec<Hmm>, DeviceError> {
         self.refresh()?;
-        Ok(self.set()?.hosts.clone())
+        Ok(self.set()?.hosts.iter().map(|model| self.known.reduced(model)).collect())
     }
 }

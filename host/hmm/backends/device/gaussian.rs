@@ -2,19 +2,20 @@
 //!
 //! The kernels take complete vectors. The host computes the densities and the moments of vectors with missing
 //! components, which the device has as zeros, and adds them to those of the device.
+//! Where the state of a vector is known, its densities in all other states are 0.
 
 use std::f64::consts::TAU;
 
 use rayon::prelude::*;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
-use warpkov_device::launch::{Device, Dim3, Shape};
+use warpkov_device::launch::{Buffer, Device, Dim3, Shape};
 use warpkov_kernels::hmm::gaussian::{GaussiansArgs, THREADS, densities, moments, moments_len, sum_shifts};
 use warpkov_kernels::hmm::model::Split;
 use warpkov_kernels::hmm::{normal, power};
 
 use crate::backend::Statistics;
-use crate::backends::cpu::{Completion, Densities, is_partial};
+use crate::backends::cpu::{Completion, Densities, is_partial, restrict};
 use crate::backends::device::launch::Launch;
 use crate::backends::device::packing::Packing;
 use crate::backends::device::variant::Back;
@@ -28,6 +29,8 @@ pub struct Partial {
     pub row: u32,
     /// D components; NaN where one is missing.
     pub x: Vec<f64>,
+    /// Its state, if that is known.
+    state: Option<u32>,
 }
 
 /// The vectors with missing components, in the row order of a packing.
@@ -35,8 +38,11 @@ pub fn partial(packing: &Packing, sequences: &Sequences) -> Vec<Partial> {
     match sequences.observations() {
         Observations::Vectors { dimensions, values } if sequences.partial() > 0 => {
             let d = *dimensions as usize;
-            let rows = (0..).zip(packing.observation.iter().map(|&at| &values[at as usize * d..][..d]));
-            rows.filter(|(_, x)| is_partial(x)).map(|(row, x)| Partial { row, x: x.to_vec() }).collect()
+            let rows = (0..).zip(packing.observation.iter().map(|&at| at as usize));
+            let rows = rows.map(|(row, at)| (row, &values[at * d..][..d], sequences.state(at)));
+            rows.filter(|(_, x, _)| is_partial(x))
+                .map(|(row, x, state)| Partial { row, x: x.to_vec(), state })
+                .collect()
         }
         _ => Vec::new(),
     }
@@ -52,6 +58,14 @@ pub fn vectors(packing: &Packing, sequences: &Sequences) -> Vec<f64> {
             let number = |x: &f64| if x.is_nan() { 0.0 } else { *x };
             packing.observation.iter().flat_map(row).map(number).collect()
         }
+    }
+}
+
+/// Known states of vectors in the row order of a packing; empty if none is known, and for symbols.
+pub fn states(packing: &Packing, sequences: &Sequences) -> Vec<u32> {
+    match (sequences.observations(), sequences.states()) {
+        (Observations::Symbols(_), _) | (_, []) => Vec::new(),
+        (_, states) => packing.observation.iter().map(|&at| states[at as usize]).collect(),
     }
 }
 
@@ -99,6 +113,7 @@ impl Gaussians {
         lengths: &AnyBuffer<u32>,
         base: &AnyBuffer<u32>,
         x: &AnyBuffer<f64>,
+        states: &AnyBuffer<u32>,
         partial: &[Partial],
     ) -> Result<Option<(Self, Tables<T>)>, DeviceError> {
         let Some(Emissions::Gaussian { dimensions, covariances, .. }) = models.first().map(|model| model.emissions())
@@ -148,7 +163,7 @@ impl Gaussians {
         let shape = |x: usize, threads| Shape::new(Dim3 { x: x as u32, y: count as u32, z: 1 }, threads);
         // SAFETY: `x` holds one vector per row of the `Packing`; `Sequences::fit` has compared its dimension with that
         // of the models, and `Hmm` guarantees N × D means and N × D or N × D × D covariances. The tables and `shift`
-        // have `rows` rows per model, `shifts` one element per model and sequence.
+        // have `rows` rows per model, `shifts` one element per model and sequence; `states` is empty or has one per row.
         unsafe {
             densities(
                 device,
@@ -162,6 +177,8 @@ impl Gaussians {
                     constant: &this.constant,
                 },
                 x,
+                u32::from(!states.is_empty()),
+                states,
                 &mut tables.table,
                 &mut tables.log_table,
                 &mut this.shift,
@@ -192,9 +209,10 @@ impl Gaussians {
             let Emissions::Gaussian { dimensions, means, covariances } = model.emissions() else { continue };
             let n = model.start().len();
             let densities = Densities::new(n, *dimensions as usize, means, covariances);
-            let of_row = |Partial { x, .. }: &Partial| {
+            let of_row = |Partial { x, state, .. }: &Partial| {
                 let mut found = vec![0.0; densities.stride()];
                 densities.logs(x, &mut found, &mut vec![0.0; densities.stride()]);
+                restrict(&mut found, *state, f64::NEG_INFINITY);
                 found.truncate(n);
                 found
             };
@@ -243,7 +261,7 @@ impl Gaussians {
         for ((model, gamma), moments) in each {
             let Emissions::Gaussian { means, covariances, .. } = model.emissions() else { continue };
             let densities = Densities::new(model.start().len(), d, means, covariances);
-            for Partial { row, x } in &partial[first..last] {
+            for Partial { row, x, .. } in &partial[first..last] {
                 let gamma = &mut gamma[(row - window.rows.start) as usize * stride..][..stride];
                 densities.completions(x, |Completion { state, deviation, covariance }| {
                     let g = gamma[state].to_f64();

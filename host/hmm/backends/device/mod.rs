@@ -15,6 +15,7 @@ mod batch;
 mod block;
 mod chunks;
 mod gaussian;
+mod known;
 mod launch;
 mod model;
 mod packing;

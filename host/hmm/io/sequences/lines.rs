@@ -1,5 +1,7 @@
 //! One sequence per line: symbols or numbers, separated by blanks or commas. Names that contain blanks, commas or
 //! quotes are quoted, with quotes doubled. Vectors have dimension 1.
+//!
+//! If all names have one character, a line without separators and quotes has one symbol per character.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -18,8 +20,15 @@ pub fn read(text: &[u8], file: &str, alphabet: &Alphabet) -> Result<Read, Error>
     if let Some(d) = alphabet.dimensions.filter(|&d| d > 1) {
         return Err(builder.error(1, format!("vectors of {d} numbers are read from .csv and .npy, not from lines")));
     }
+    let letters = alphabet.has_letters();
     // Blank lines at the end are ignored; other blank lines are empty sequences, which are errors.
     for (line, words) in numbered(text.trim_ascii_end()) {
+        if let Some(word) = letters.then(|| unspaced(words, alphabet)).flatten() {
+            let mut letter = [0; 4];
+            word.chars().try_for_each(|c| builder.push(c.encode_utf8(&mut letter).as_bytes(), line))?;
+            builder.end(line)?;
+            continue;
+        }
         for word in Words(words) {
             match word {
                 Some(word) => builder.push(&word, line)?,
@@ -29,6 +38,15 @@ pub fn read(text: &[u8], file: &str, alphabet: &Alphabet) -> Result<Read, Error>
         builder.end(line)?;
     }
     Ok(builder.read)
+}
+
+/// The only word of a line, if it has several letters. A marker of a missing observation is one word, unless each of its letters is
+/// a symbol.
+fn unspaced<'t>(line: &'t [u8], alphabet: &Alphabet) -> Option<&'t str> {
+    let alone = line.len() > 1 && !line.iter().any(|&byte| separates(byte) || byte == b'"');
+    let word = alone.then(|| std::str::from_utf8(line).ok()).flatten()?;
+    let symbols = || word.chars().all(|c| alphabet.symbol(c.encode_utf8(&mut [0; 4]).as_bytes()).is_some());
+    (!alphabet.is_missing(line) || symbols()).then_some(word)
 }
 
 /// Message for a quote without its second quote.

@@ -26,6 +26,6 @@ pub const HINT: &str = " (option missing selects a treatment)";
 
 /// Whether a text is a customary marker of a missing observation.
 pub fn is_marker(text: &[u8]) -> bool {
-    const MARKERS: [&[u8]; 10] = [b"", b"na", b"n/a", b"nan", b"-nan", b"null", b"none", b"<na>", b"?", b"."];
+    const MARKERS: [&[u8]; 11] = [b"", b"na", b"n/a", b"nan", b"-nan", b"null", b"none", b"<na>", b"?", b".", b"-"];
     MARKERS.iter().any(|marker| text.eq_ignore_ascii_case(marker))
 }

@@ -6,6 +6,7 @@ mod lines;
 mod missing;
 mod npy;
 mod records;
+mod states;
 mod stream;
 mod umdhmm;
 
@@ -17,6 +18,7 @@ pub use self::csv::{Header, Table, field};
 pub use self::lines::word;
 pub use self::missing::Missing;
 pub use self::records::Records;
+pub use self::states::{read_states, read_weights};
 pub use self::stream::{Line, Stream, write_row};
 use super::Error;
 use crate::model::{Emissions, Hmm};
@@ -206,9 +208,11 @@ pub fn write_to(writer: impl Write, format: Format, sequences: &Sequences, model
     out.flush()
 }
 
-/// The texts that a reader accepts as observations of a model.
+/// The texts that a reader accepts as observations of a model, or as its states.
 #[derive(Clone)]
 struct Alphabet<'m> {
+    /// "symbol" or "state".
+    what: &'static str,
     /// D for vectors; `None` for symbols.
     dimensions: Option<usize>,
     /// V, or 0 for vectors.
@@ -227,7 +231,15 @@ impl<'m> Alphabet<'m> {
             Emissions::Gaussian { dimensions, .. } => (Some(*dimensions as usize), 0),
         };
         let names = &model.names().symbols[..];
-        Self { dimensions, symbols, names, numbers: names.iter().map(String::as_bytes).zip(0..).collect(), missing }
+        let numbers = names.iter().map(String::as_bytes).zip(0..).collect();
+        Self { what: "symbol", dimensions, symbols, names, numbers, missing }
+    }
+
+    /// The states of a model as symbols.
+    fn of_states(model: &'m Hmm, missing: Missing) -> Self {
+        let names = &model.names().states[..];
+        let numbers = names.iter().map(String::as_bytes).zip(0..).collect();
+        Self { what: "state", dimensions: None, symbols: model.states(), names, numbers, missing }
     }
 
     /// The symbol with this name, or with this number in a model without symbol names.
@@ -239,6 +251,11 @@ impl<'m> Alphabet<'m> {
             }
             _ => self.numbers.get(text).copied(),
         }
+    }
+
+    /// Whether the model names its symbols, each by one character.
+    fn has_letters(&self) -> bool {
+        !self.names.is_empty() && self.names.iter().all(|name| name.chars().nth(1).is_none())
     }
 
     /// Whether a text marks a missing observation. A symbol's name takes precedence over a marker.
@@ -253,14 +270,15 @@ impl<'m> Alphabet<'m> {
 
     /// Description of an observation, for messages.
     fn expected(&self) -> String {
+        let what = self.what;
         match (self.dimensions, self.names) {
             (Some(_), _) => "a finite number".to_owned(),
-            (None, []) => format!("a symbol number below {}", self.symbols),
+            (None, []) => format!("a {what} number below {}", self.symbols),
             (None, [names @ .., last]) if names.len() < 8 && !names.is_empty() => {
                 let names: Vec<String> = names.iter().map(|name| quoted(name.as_bytes())).collect();
-                format!("one of the symbols {} and {}", names.join(", "), quoted(last.as_bytes()))
+                format!("one of the {what}s {} and {}", names.join(", "), quoted(last.as_bytes()))
             }
-            (None, names) => format!("one of the model's {} symbols", names.len()),
+            (None, names) => format!("one of the model's {} {what}s", names.len()),
         }
     }
 }

@@ -75,7 +75,7 @@ fn symbol(at: usize, number: f64, missing: Missing) -> io::Result<u32> {
 }
 
 /// The elements of an array with `columns` columns. An array of one dimension counts as one column.
-fn columns<T: Element>(mut bytes: &[u8], columns: usize) -> io::Result<Vec<T>> {
+pub(super) fn columns<T: Element>(mut bytes: &[u8], columns: usize) -> io::Result<Vec<T>> {
     let Tensor { shape, elements } = npy::read(&mut bytes)?;
     match shape[..] {
         [_] if columns == 1 => Ok(elements),

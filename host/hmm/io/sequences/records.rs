@@ -74,7 +74,11 @@ impl Records {
                 format!("after position {}, no reachable state can end the sequence", in_file(range.len()))
             }
             Some(position) => {
-                let observed = self.observed(model, range.start + position - 1);
+                let at = range.start + position - 1;
+                let mut observed = self.observed(model, at);
+                if let Some(state) = self.sequences.state(at) {
+                    observed += &format!(" in state {}", quoted(name(&model.names().states, state).as_bytes()));
+                }
                 let position = in_file(position);
                 format!("position {position}: found {observed}, which no reachable state emits")
             }

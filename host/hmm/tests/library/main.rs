@@ -1,8 +1,10 @@
 //! Tests of the library for hidden Markov models.
 
 mod ambiguous;
+mod classes;
 mod formats;
 mod hmmlearn;
+mod known;
 mod lacking;
 mod missing;
 mod random;

@@ -12,8 +12,11 @@ pub fn dna() -> Hmm {
 
 pub fn models() -> Vec<Hmm> {
     let vectors = |full| Kind::Vectors { dimensions: 3, full };
+    let mut classed = dna().into_parts();
+    classed.names.classes = ["island", ""].map(str::to_owned).to_vec();
     vec![
         IceCream.generate().unwrap(),
+        classed.validated().unwrap(),
         dna(),
         Uniform { states: 3, kind: vectors(false), ends: true, seed: 2 }.generate().unwrap(),
         LeftRight { states: 4, jump: 2, kind: vectors(true), ends: false, seed: 3 }.generate().unwrap(),

@@ -87,6 +87,40 @@ fn sequences_are_read_back() {
 }
 
 #[test]
+fn a_line_without_blanks_has_one_letter_per_symbol() {
+    use sequences::Format::Lines;
+    let named = |names: &[&str]| {
+        let mut parts = dna().into_parts();
+        parts.names.symbols = names.iter().map(|&name| name.to_owned()).collect();
+        parts.validated().unwrap()
+    };
+    let read = |model: &Hmm, text: &str, missing| {
+        let options = ReadOptions { format: Some(Lines), missing, ..ReadOptions::default() };
+        sequences::read_from_with(text.as_bytes(), "d", &options, model).map(|records| records.sequences)
+    };
+    let symbols = |model: &Hmm, text: &str| match read(model, text, Missing::Marginalise).unwrap().observations() {
+        Observations::Symbols(symbols) => symbols.clone(),
+        Observations::Vectors { .. } => Vec::new(),
+    };
+    let dna = dna();
+    assert_eq!(read(&dna, "ACGT\nA C G T\nT\n", Missing::Refuse).unwrap().offsets(), [0, 4, 8, 9]);
+    assert_eq!(symbols(&dna, "ACGT\nA C\nG,T\n\"T\"\n"), [0, 1, 2, 3, 0, 1, 2, 3, 3]);
+    assert_eq!(symbols(&named(&["α", "β", "γ", "δ"]), "αδ\n"), [0, 3]);
+    // A word of a line with several words is one symbol, and so is a word in quotes.
+    let expected = "expected one of the symbols A, C, G and T";
+    assert_eq!(said(&dna, Lines, "A CG\n"), format!("d:1: sequence 1, position 2: found \"CG\", {expected}"));
+    assert_eq!(said(&dna, Lines, "\"CG\"\n"), format!("d:1: sequence 1, position 1: found \"CG\", {expected}"));
+    assert_eq!(said(&dna, Lines, "C\nAXT\n"), format!("d:2: sequence 2, position 2: found \"X\", {expected}"));
+    // Letters may be missing; a marker of several letters is one missing observation, unless all letters are symbols.
+    assert_eq!(symbols(&dna, "A?T\nNA\nnan\n"), [0, 4, 3, 4, 4]);
+    assert_eq!(symbols(&named(&["A", "R", "N", "D"]), "NA\nA NA\n"), [2, 0, 0, 4]);
+    // Names of several letters, and numbers, need blanks.
+    assert!(read(&named(&["A", "C", "G", "TT"]), "ACG\n", Missing::Refuse).is_err());
+    let plain = HmmParts { names: Names::default(), ..dna.into_parts() }.validated().unwrap();
+    assert!(read(&plain, "0123\n", Missing::Refuse).is_err());
+}
+
+#[test]
 fn invalid_sequences_are_reported() {
     use sequences::Format::{Csv, Fasta, Lines, Npy, Umdhmm};
     let (dna, plain) = (dna(), HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap());
