@@ -120,17 +120,21 @@ fn runs() -> Table<5> {
     table
 }
 
-/// Instructions and registers of the kernels of this build, of its newest baseline.
+/// Instructions and registers of the kernels of this build, of the newest baseline that has them.
 fn kernels() -> Table<2> {
-    let Some(baseline) = MODULES.baselines.last() else { return Table::new() };
-    let rows = baseline.entries.iter().map(|entry| {
-        let text = baseline.text(entry).unwrap();
-        let body = &text[text.find(&format!(".entry {}(", entry.name)).unwrap()..];
-        let lines = body.lines().map(str::trim);
-        let instructions = lines.filter(|line| line.ends_with(';') && !line.starts_with('.')).count() as u64;
-        (entry.name.to_owned(), [instructions, MODULES.registers(entry.name, 90).unwrap_or(0).into()])
-    });
-    rows.collect()
+    let mut table = Table::new();
+    for baseline in MODULES.baselines.iter().rev() {
+        for entry in baseline.entries {
+            table.entry(entry.name.to_owned()).or_insert_with(|| {
+                let text = baseline.text(entry).unwrap();
+                let body = &text[text.find(&format!(".entry {}(", entry.name)).unwrap()..];
+                let lines = body.lines().map(str::trim);
+                let instructions = lines.filter(|line| line.ends_with(';') && !line.starts_with('.')).count();
+                [instructions as u64, MODULES.registers(entry.name, 90).unwrap_or(0).into()]
+            });
+        }
+    }
+    table
 }
 
 fn path(name: &str) -> PathBuf {
