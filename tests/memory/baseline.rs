@@ -64,7 +64,8 @@ fn runs() -> Table<5> {
             }
             table.insert(format!("{name} {device}"), counted(emulated, run));
         };
-        let grid = SlipGrid { width: 6, height: 6, obstacles: 0.2, ..SlipGrid::default() }.generate().unwrap();
+        let grid =
+            SlipGrid { width: 6, height: 6, obstacles: 0.2, gamma: 0.9, ..SlipGrid::default() }.generate().unwrap();
         for method in [
             Method::Serial,
             Method::Parallel,
