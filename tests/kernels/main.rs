@@ -35,6 +35,7 @@ mod library;
 mod many;
 mod mdp;
 mod pomdp;
+mod pomdp_bounds;
 #[path = "../support/random.rs"]
 mod random;
 mod ranks;
@@ -184,6 +185,7 @@ fn trials(device: String, which: Which) -> Vec<Trial> {
     hopper::add(&mut suite);
     mdp::add(&mut suite);
     pomdp::add(&mut suite);
+    pomdp_bounds::add(&mut suite);
     hmm::add(&mut suite);
     vector::add(&mut suite);
     values::add(&mut suite);

@@ -1,12 +1,8 @@
 //! Text formats of models: the explicit files of PRISM and Storm, DRN, and the XML and text formats of Jóhannsson's
 //! thesis.
-//!
-//! One file, because all formats share the random models and the round trip.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -14,14 +10,14 @@ use warpkov::common::choice::FileFormat;
 use warpkov::mdp::io::{Format, ReadOptions, read, read_from, read_with, write, write_as, write_to};
 use warpkov::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 
-const FORMATS: [Format; 5] = [Format::Prism, Format::Storm, Format::Drn, Format::Xml, Format::Text];
+pub const FORMATS: [Format; 5] = [Format::Prism, Format::Storm, Format::Drn, Format::Xml, Format::Text];
 
-fn data(name: &str) -> PathBuf {
+pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
 }
 
 /// A valid file name for a model in this format.
-fn named(folder: &Path, format: Format) -> PathBuf {
+pub fn named(folder: &Path, format: Format) -> PathBuf {
     let extension = if format == Format::Storm { "tra" } else { format.extensions()[0] };
     folder.join("model").with_extension(extension)
 }
@@ -42,7 +38,7 @@ fn swept(mdp: &Mdp, sweeps: usize) -> Vec<f64> {
     values
 }
 
-fn assert_near(found: &[f64], expected: &[f64], tolerance: f64) {
+pub fn assert_near(found: &[f64], expected: &[f64], tolerance: f64) {
     assert_eq!(found.len(), expected.len());
     for (a, b) in found.iter().zip(expected) {
         assert!((a - b).abs() <= tolerance * (1.0 + b.abs()), "{found:?} for {expected:?}");
@@ -107,7 +103,7 @@ fn markov_chains_have_one_action() {
 }
 
 /// A random model with all features: states with and without actions, rows that end the process, rewards of all kinds.
-fn random(seed: u64) -> Mdp {
+pub fn random(seed: u64) -> Mdp {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut below = |n: u32| random.next_u32() % n;
     let states = 1 + below(12);
@@ -409,139 +405,4 @@ fn corrupt_files_never_panic() {
             let _ = read(&path);
         }
     }
-}
-
-fn warpkov(arguments: &[&str], input: &[u8]) -> (i32, String, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_warpkov"))
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // An output that is not read is not a failure.
-    let _ = child.stdin.take().unwrap().write_all(input);
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
-
-#[test]
-fn models_are_piped_in_every_format_that_streams() {
-    for name in ["forest.drn", "forest.xml", "forest.txt"] {
-        let text = fs::read(data(name)).unwrap();
-        let format = Format::of_name(Path::new(name)).unwrap().to_string();
-        for arguments in [
-            &["mdp", "convert", "-", "-", "--to", &format][..],
-            &["mdp", "convert", "-", "-", "--to", &format, "--format", &format],
-        ] {
-            let (code, first, error) = warpkov(arguments, &text);
-            assert_eq!((code, error.as_str()), (0, ""));
-            assert_eq!(warpkov(arguments, first.as_bytes()), (0, first, String::new()));
-        }
-        let (code, report, _) = warpkov(&["mdp", "solve", "-", "--gamma", "0.96", "--json"], &text);
-        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
-        assert_eq!(code, 0);
-        let values: Vec<f64> = serde_json::from_value(report["values"].clone()).unwrap();
-        assert_near(&values, &[74.6496, 78.1056, 82.1056], 1e-6);
-    }
-    let (code, _, error) = warpkov(&["mdp", "convert", "-", "-", "--to", "prism"], b"");
-    assert_eq!((code, error.as_str()), (2, "error: prism cannot be streamed, expected the name of a file\n"));
-    // Transitions alone, as for any .tra file without companion files.
-    let (code, text, _) = warpkov(&["mdp", "info", "-"], b"1 1 1\n0 0 0 1\n");
-    assert!(code == 0 && text.starts_with("States (S)       1\n"), "{text}");
-    let (code, _, error) = warpkov(&["mdp", "info", "-", "--reward", "r"], b"1 1 1\n0 0 0 1\n");
-    assert_eq!((code, error.contains("found no named rewards, expected \"r\"")), (2, true), "{error}");
-    let (code, _, error) = warpkov(&["mdp", "info", "-", "--format", "npz"], b"PK");
-    assert_eq!((code, error.contains("npz needs an uncompressed file, not a pipe")), (2, true));
-}
-
-/// In every text format, a compressed file and a file with a byte-order mark give the same model. The same holds for
-/// companion files.
-#[test]
-fn compressed_texts_are_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let everything = (0..).map(random).find(|mdp| {
-        mdp.rewards().nnz() > 0 && !mdp.labels().is_empty() && mdp.ends().is_empty() && mdp.action_names().is_none()
-    });
-    let mdp = everything.unwrap();
-    for format in FORMATS.into_iter().chain([Format::Json, Format::Gymnasium]) {
-        let plain = folder.path().join(format!("{format}"));
-        fs::create_dir(&plain).unwrap();
-        let name = match format {
-            Format::Gymnasium => "model.json".to_owned(),
-            _ => named(Path::new(""), format).display().to_string(),
-        };
-        write_as(&plain.join(&name), format, &mdp).unwrap();
-        let expected = read(&plain.join(&name)).unwrap();
-        let files: Vec<_> = fs::read_dir(&plain).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        for (extension, pack) in PACKERS {
-            let packed = folder.path().join(format!("{format}-{extension}"));
-            fs::create_dir(&packed).unwrap();
-            for file in &files {
-                let text = fs::read(plain.join(file)).unwrap();
-                let text = [&b"\xef\xbb\xbf"[..], &text].concat();
-                fs::write(packed.join(format!("{}.{extension}", file.display())), pack(&text)).unwrap();
-            }
-            let packed = packed.join(format!("{name}.{extension}"));
-            let back = read(&packed).unwrap();
-            assert_eq!(back.transitions().val()[..], expected.transitions().val()[..], "{format} {extension}");
-            assert_eq!(back.expected_rewards(), expected.expected_rewards(), "{format} {extension}");
-            assert_eq!(back.labels(), expected.labels(), "{format} {extension}");
-            // The compression is recognised by content.
-            let bytes = fs::read(&packed).unwrap();
-            let back = read_from(&bytes[..], "pipe", &ReadOptions::default()).unwrap();
-            assert_eq!(back.transitions().val()[..], expected.transitions().val()[..], "{format} {extension}");
-        }
-    }
-}
-
-fn gzip(text: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    encoder.write_all(text).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn xz(text: &[u8]) -> Vec<u8> {
-    let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(6)).unwrap();
-    encoder.write_all(text).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn zstd(text: &[u8]) -> Vec<u8> {
-    ruzstd::encoding::compress_to_vec(text, ruzstd::encoding::CompressionLevel::Fastest)
-}
-
-type Pack = fn(&[u8]) -> Vec<u8>;
-const PACKERS: [(&str, Pack); 3] = [("gz", gzip), ("xz", xz), ("zst", zstd)];
-
-/// γ has two names in JSON, and may be absent: then it is 1, and an option sets it.
-#[test]
-fn json_may_lack_a_discount_factor() {
-    let folder = tempfile::tempdir().unwrap();
-    let solve = |gamma: &str, options: &[&str]| {
-        let model = format!(r#"{{{gamma} "P[s][a][s']": [[[1]]], "R[s]": [1]}}"#);
-        std::fs::write(folder.path().join("m.json"), model).unwrap();
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_warpkov"));
-        let output = command.current_dir(&folder).args(["mdp", "solve", "m.json"]).args(options).output().unwrap();
-        let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-        (output.status.code(), out, err)
-    };
-    for (gamma, options) in [
-        ("\"discount\": 0.5,", &[][..]),
-        ("\"gamma\": 0.5,", &[]),
-        ("", &["--gamma", "0.5"]),
-        ("", &["--discount", "0.5"]),
-        ("\"discount\": 0.9,", &["--gamma", "0.5"]),
-    ] {
-        let (code, out, err) = solve(gamma, options);
-        assert_eq!(code, Some(0), "{err}");
-        assert!(out.contains("Optimal value: 2\n") || out.contains("Optimal value: 2.0"), "{gamma} {options:?}: {out}");
-    }
-    let (code, _, err) = solve("", &[]);
-    assert_eq!(code, Some(2));
-    assert!(err.contains("gamma is 1, but discounted values need gamma < 1: set option gamma"), "{err}");
-    let (code, _, err) = solve("\"gamma\": 0.5, \"discount\": 0.6,", &[]);
-    assert_eq!(code, Some(2));
-    assert!(err.contains("found both \"gamma\" and \"discount\", expected one of them"), "{err}");
 }

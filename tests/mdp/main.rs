@@ -4,6 +4,7 @@ mod commands;
 mod common;
 mod criteria;
 mod files;
+mod formats_piped;
 mod formats_text;
 mod guards;
 mod models;
