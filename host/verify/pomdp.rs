@@ -15,7 +15,7 @@
 //!
 //! Then V^π ≥ V − c |b| for c = δ/(1 − γσ), if all α satisfy this. Proof: the right-hand side without δ is at most the value of one step of π and V
 //! afterwards, where α is the best vector: V ≤ H_π V + δ|b|. W = V − c|b| has H_π W ≥ V − δ|b| − γσc|b| = W, so W, H_π W, … rises to V^π. The g
-//! need no trust. They are best replies in a [matrix game](mixture) against a belief in which α is too high, by Hansen, *Solving
+//! need no trust. They are best replies in a matrix game against a belief in which α is too high, by Hansen, *Solving
 //! POMDPs by searching in policy space*, 1998, with one g, and by Poupart and Boutilier, *Bounded finite state controllers*, 2003, with mixtures. With an
 //! observed component x, each value of x has its own g.
 //!
