@@ -115,7 +115,7 @@ fn write_file(repository: &Path, path: &Path, html: &Path, linked: &mut BTreeSet
     let page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"data:,\"><title>{name}</title></head>\n\
-         <body><h1 style=\"font-size: 1.2em; overflow-wrap: anywhere\">{name}</h1>\n{body}\n</body></html>\n"
+         <body style=\"overflow-wrap: anywhere\"><h1 style=\"font-size: 1.2em\">{name}</h1>\n{body}\n</body></html>\n"
     );
     write(&to, page)
 }
