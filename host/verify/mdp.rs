@@ -143,6 +143,26 @@ pub enum Verdict {
     Undecided,
 }
 
+impl Verdict {
+    /// Whether a number between `lower` and `upper` is at most `limit`.
+    pub(crate) fn at_most(limit: f64, lower: f64, upper: f64) -> Self {
+        match () {
+            () if upper <= limit => Self::Proved,
+            () if lower > limit => Self::Refuted,
+            () => Self::Undecided,
+        }
+    }
+
+    /// Of several claims, of which some may not be made: proved if all are, refuted if one is.
+    pub(crate) fn of_all(claims: &[Option<Self>]) -> Self {
+        match () {
+            () if claims.contains(&Some(Self::Refuted)) => Self::Refuted,
+            () if claims.contains(&Some(Self::Undecided)) => Self::Undecided,
+            () => Self::Proved,
+        }
+    }
+}
+
 /// The arithmetic behind a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -189,12 +209,7 @@ impl Verification {
     /// Proved if all claims are, refuted if one is.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let all = [Some(self.values.verdict), self.policy.map(|policy| policy.verdict)];
-        match all {
-            _ if all.contains(&Some(Verdict::Refuted)) => Verdict::Refuted,
-            _ if all.contains(&Some(Verdict::Undecided)) => Verdict::Undecided,
-            _ => Verdict::Proved,
-        }
+        Verdict::of_all(&[Some(self.values.verdict), self.policy.map(|policy| policy.verdict)])
     }
 }
 
@@ -216,11 +231,7 @@ impl Largest {
 
     fn finding(self, limit: f64, arithmetic: Arithmetic) -> Finding {
         let Self { lower, upper, worst } = self;
-        let verdict = match () {
-            () if upper <= limit => Verdict::Proved,
-            () if lower > limit => Verdict::Refuted,
-            () => Verdict::Undecided,
-        };
+        let verdict = Verdict::at_most(limit, lower, upper);
         Finding { verdict, limit, lower, upper, worst, arithmetic }
     }
 }

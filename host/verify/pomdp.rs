@@ -118,12 +118,7 @@ pub struct Decision {
 impl Decision {
     fn new(number: Interval, limit: f64) -> Self {
         let (lower, upper) = (number.lo.max(0.0), number.hi.max(0.0));
-        let verdict = match () {
-            () if upper <= limit => Verdict::Proved,
-            () if lower > limit => Verdict::Refuted,
-            () => Verdict::Undecided,
-        };
-        Self { verdict, limit, lower, upper }
+        Self { verdict: Verdict::at_most(limit, lower, upper), limit, lower, upper }
     }
 }
 
@@ -156,12 +151,7 @@ impl Enclosure {
     /// Proved if all claims are, refuted if one is.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let all = [Some(self.value), Some(self.policy), self.loss].map(|found| found.map(|found| found.verdict));
-        match all {
-            _ if all.contains(&Some(Verdict::Refuted)) => Verdict::Refuted,
-            _ if all.contains(&Some(Verdict::Undecided)) => Verdict::Undecided,
-            _ => Verdict::Proved,
-        }
+        Verdict::of_all(&[Some(self.value.verdict), Some(self.policy.verdict), self.loss.map(|loss| loss.verdict)])
     }
 }
 

@@ -138,6 +138,11 @@ fn kernels() -> Table<2> {
     table
 }
 
+/// Whether the files are written.
+fn updates() -> bool {
+    std::env::var_os("WARPKOV_UPDATE_BOOK").is_some_and(|value| value == "1")
+}
+
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/baseline").join(name)
 }
@@ -145,7 +150,7 @@ fn path(name: &str) -> PathBuf {
 /// Compares a table with that of the file, whose first line is `head`; returns what has grown.
 fn compare<const N: usize>(name: &str, head: &str, columns: [&str; N], table: &Table<N>) -> String {
     let path = path(name);
-    if std::env::var_os("WARPKOV_UPDATE_BOOK").is_some_and(|value| value == "1") {
+    if updates() {
         let mut text = format!("{head},{}\n", columns.join(","));
         for (row, counts) in table {
             let _ = writeln!(text, "{row},{}", counts.map(|count| count.to_string()).join(","));
@@ -187,9 +192,8 @@ fn nothing_grows() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let mut grown = compare("runs.csv", "run", RUNS, &pool.install(runs));
     let head = format!("kernel by {}", MODULES.compiler.unwrap_or("no compiler").replace(',', ""));
-    let update = std::env::var_os("WARPKOV_UPDATE_BOOK").is_some_and(|value| value == "1");
     let text = std::fs::read_to_string(path("kernels.csv")).unwrap_or_default();
-    if update || text.starts_with(&format!("{head},")) {
+    if updates() || text.starts_with(&format!("{head},")) {
         grown += &compare("kernels.csv", &head, KERNELS, &kernels());
     } else {
         println!("kernels.csv is of another compiler: {:?}", text.lines().next());

@@ -334,6 +334,11 @@ impl<'d, T: Precise> Batch<'d, T> {
         }
     }
 
+    /// Whether the kernels of the M step have all counts: no state of a symbol is known, and no sequence has a weight.
+    fn is_plain(&self) -> bool {
+        self.known.is_empty() && self.sequences.weights().is_empty()
+    }
+
     /// The outputs of the backward recursion that expected counts need.
     fn counting(&self) -> Wanted {
         let Some(set) = &self.set else { return Wanted { want: want::BOTH, slots: 0 } };
@@ -783,9 +788,10 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         // Free the old models before allocating new ones.
         self.set = None;
         let hosts: Vec<Hmm> = models.iter().map(|model| self.known.extended(model)).collect();
-        if let (Some(model), false) = (models.first(), self.known.is_empty()) {
-            self.known.mark(&mut self.symbol, symbols(model) as u32);
-            self.symbols = self.device.upload(&self.symbol)?;
+        let marked = |model| self.known.marked(&self.symbol, symbols(model) as u32);
+        if let Some(marked) = models.first().and_then(marked) {
+            self.symbols = self.device.upload(&marked)?;
+            self.symbol = marked;
             self.listed = None;
         }
         let mut set = Set {
@@ -926,8 +932,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     fn stored(&self) -> Option<Stored> {
         // Moments are in a buffer of their own, and the host takes the M step from them.
         // Ranks know different pairs of symbols and states, and have different units of weights.
-        let plain = self.known.is_empty() && self.sequences.weights().is_empty();
-        let set = self.set.as_ref().filter(|set| set.gaussians.is_none() && plain);
+        let set = self.set.as_ref().filter(|set| set.gaussians.is_none() && self.is_plain());
         set.map(|set| self.layout(set))
     }
 
@@ -950,8 +955,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         if !set.has_counts {
             return Ok(());
         }
-        let plain = self.known.is_empty() && self.sequences.weights().is_empty();
-        if let (None, Some(pseudocounts), true) = (&set.gaussians, options.plain(), plain) {
+        if let (None, Some(pseudocounts), true) = (&set.gaussians, options.plain(), self.is_plain()) {
             return self.maximise(pseudocounts);
         }
         // Gaussian moments are few, so the host computes the M step with its eigenvalues; and that with other options.

@@ -39,9 +39,14 @@ impl KnownStates {
         self.pairs.is_empty()
     }
 
-    /// Replaces the symbols of rows with known states by those of their pairs, from V = `symbols` on.
-    pub fn mark(&self, symbol: &mut [u32], symbols: u32) {
-        self.rows.iter().for_each(|&(row, pair)| symbol[row as usize] = symbols + pair);
+    /// `symbol` with those of the pairs, from V = `symbols` on, in rows with known states; `None` if it has them.
+    pub fn marked(&self, symbol: &[u32], symbols: u32) -> Option<Vec<u32>> {
+        let rows = self.rows.iter().map(|&(row, pair)| (row as usize, symbols + pair));
+        rows.clone().any(|(row, pair)| symbol[row] != pair).then(|| {
+            let mut marked = symbol.to_vec();
+            rows.for_each(|(row, pair)| marked[row] = pair);
+            marked
+        })
     }
 
     /// The model with a column of B for each pair.

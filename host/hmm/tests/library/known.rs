@@ -18,6 +18,7 @@ use warpkov_hmm::train::train;
 use warpkov_runtime::choose::{DeviceChoice, Place};
 use warpkov_runtime::comm::{Communicator, Local};
 
+use crate::logarithms::{Trellis, step};
 use crate::random::Random;
 
 /// A random distribution over many orders of magnitude, with zeros.
@@ -106,11 +107,6 @@ fn log_emission(model: &Hmm, sequences: &Sequences, at: usize, j: usize) -> f64 
     }
 }
 
-fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
-    let most = logs.clone().fold(f64::NEG_INFINITY, f64::max);
-    if most == f64::NEG_INFINITY { most } else { most + logs.map(|log| (log - most).exp()).sum::<f64>().ln() }
-}
-
 /// All results by recursions in logarithms.
 struct Reference {
     logs: Vec<f64>,
@@ -124,45 +120,27 @@ fn reference(model: &Hmm, sequences: &Sequences) -> Reference {
     let n = model.start().len();
     let counts = [n, n * n, n, n].map(|len| vec![0.0; len]);
     let mut found = Reference { logs: Vec::new(), scores: Vec::new(), gamma: Vec::new(), counts };
-    let step = |i: usize, j: usize| model.row(i)[j].ln();
-    let end = |i: usize| model.end().map_or(0.0, |end| end[i].ln());
     for m in 0..sequences.len() {
-        let (range, weight) = (sequences.range(m), sequences.weights().get(m).copied().unwrap_or(1.0));
+        let (range, weight) = (sequences.range(m), sequences.weight(m));
         let emitted = |t: usize, j: usize| log_emission(model, sequences, range.start + t, j);
-        let first: Vec<f64> = (0..n).map(|j| model.start()[j].ln() + emitted(0, j)).collect();
-        let (mut alpha, mut delta) = (vec![first.clone()], first);
-        for t in 1..range.len() {
-            let before = &alpha[t - 1];
-            let next = (0..n).map(|j| log_sum((0..n).map(|i| before[i] + step(i, j))) + emitted(t, j)).collect();
-            alpha.push(next);
-            let best = |j: usize| (0..n).map(|i| delta[i] + step(i, j)).fold(f64::NEG_INFINITY, f64::max);
-            delta = (0..n).map(|j| best(j) + emitted(t, j)).collect();
-        }
-        let log = log_sum((0..n).map(|j| alpha[range.len() - 1][j] + end(j)));
-        found.logs.push(log);
-        found.scores.push((0..n).map(|j| delta[j] + end(j)).fold(f64::NEG_INFINITY, f64::max));
-        let mut beta: Vec<f64> = (0..n).map(end).collect();
-        let mut rows = Vec::new();
-        for t in (0..range.len()).rev() {
-            let share = |log_joint: f64| if log > f64::NEG_INFINITY { (log_joint - log).exp() } else { 0.0 };
-            let gamma: Vec<f64> = (0..n).map(|j| share(alpha[t][j] + beta[j])).collect();
+        let trellis = Trellis::new(model, range.len(), emitted);
+        found.logs.push(trellis.log);
+        found.scores.push(trellis.score);
+        for t in 0..range.len() {
+            let gamma = trellis.gamma(t);
             let [starts, pairs, ends, visits] = &mut found.counts;
             for j in 0..n {
                 visits[j] += weight * gamma[j];
                 starts[j] += if t == 0 { weight * gamma[j] } else { 0.0 };
                 ends[j] += if t + 1 == range.len() { weight * gamma[j] } else { 0.0 };
             }
-            let before: Vec<f64> =
-                (0..n).map(|i| log_sum((0..n).map(|j| step(i, j) + emitted(t, j) + beta[j]))).collect();
             for (at, pair) in pairs.iter_mut().enumerate().filter(|_| t > 0) {
                 let (i, j) = (at / n, at % n);
-                *pair += weight * share(alpha[t - 1][i] + step(i, j) + emitted(t, j) + beta[j]);
+                let log_joint = trellis.alpha[t - 1][i] + step(model, i, j) + emitted(t, j) + trellis.beta[t][j];
+                *pair += weight * trellis.share(log_joint);
             }
-            beta = before;
-            rows.push(gamma);
+            found.gamma.extend(gamma);
         }
-        rows.reverse();
-        found.gamma.extend(rows.concat());
     }
     found
 }

@@ -6,6 +6,7 @@ mod formats;
 mod hmmlearn;
 mod known;
 mod lacking;
+mod logarithms;
 mod missing;
 mod random;
 mod reference;

@@ -17,6 +17,7 @@ use warpkov_hmm::sequences::{Observation, Observations, Sequences};
 use warpkov_hmm::train::{Error, train};
 use warpkov_runtime::choose::{DeviceChoice, Place};
 
+use crate::logarithms::Trellis;
 use crate::random::Random;
 
 /// A random model, in units of any magnitude that differ between the components, and sequences of it of which components
@@ -120,11 +121,6 @@ fn told(x: &[f64], mean: &[f64], covariance: &[f64]) -> Told {
     Told { log, deviation, covariance: conditional }
 }
 
-fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
-    let most = logs.clone().fold(f64::NEG_INFINITY, f64::max);
-    if most == f64::NEG_INFINITY { most } else { most + logs.map(|log| (log - most).exp()).sum::<f64>().ln() }
-}
-
 /// All results by recursions in logarithms.
 struct Reference {
     logs: Vec<f64>,
@@ -156,26 +152,10 @@ fn reference(model: &Hmm, sequences: &Sequences) -> Reference {
     };
     for sequence in 0..sequences.len() {
         let told = &all[sequences.range(sequence)];
-        let step = |i: usize, j: usize| model.row(i)[j].ln();
-        let first: Vec<f64> = (0..n).map(|j| model.start()[j].ln() + told[0][j].log).collect();
-        let (mut alpha, mut delta) = (vec![first.clone()], first);
-        for told in &told[1..] {
-            let before = alpha.last().unwrap();
-            alpha.push((0..n).map(|j| log_sum((0..n).map(|i| before[i] + step(i, j))) + told[j].log).collect());
-            let best = |j: usize| (0..n).map(|i| delta[i] + step(i, j)).fold(f64::NEG_INFINITY, f64::max);
-            delta = (0..n).map(|j| best(j) + told[j].log).collect();
-        }
-        let log = log_sum(alpha.last().unwrap().iter().copied());
-        found.logs.push(log);
-        found.scores.push(delta.into_iter().fold(f64::NEG_INFINITY, f64::max));
-        let mut beta = vec![0.0; n];
-        let mut gamma = Vec::new();
-        for t in (0..told.len()).rev() {
-            gamma.push((0..n).map(|j| (alpha[t][j] + beta[j] - log).exp()).collect::<Vec<f64>>());
-            let of = |i: usize| log_sum((0..n).map(|j| step(i, j) + told[t][j].log + beta[j]));
-            beta = (0..n).map(of).collect();
-        }
-        gamma.reverse();
+        let trellis = Trellis::new(model, told.len(), |t, j| told[t][j].log);
+        found.logs.push(trellis.log);
+        found.scores.push(trellis.score);
+        let gamma: Vec<Vec<f64>> = (0..told.len()).map(|t| trellis.gamma(t)).collect();
         for (gamma, told) in gamma.iter().zip(told) {
             for (j, told) in told.iter().enumerate() {
                 found.weights[j] += gamma[j];
