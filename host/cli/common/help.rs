@@ -27,7 +27,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Options that few people need: those for clusters, for layouts and for experiments.
-const RARE: [&str; 30] = [
+const RARE: [&str; 32] = [
     "all-steps",
     "auto-resume",
     "backups",
@@ -38,6 +38,7 @@ const RARE: [&str; 30] = [
     "divide",
     "floor",
     "format",
+    "header",
     "local-sweeps",
     "master",
     "max-policies",
@@ -49,6 +50,7 @@ const RARE: [&str; 30] = [
     "reorder",
     "reward",
     "scan",
+    "separator",
     "storage",
     "terminal-values",
     "tie",

@@ -110,10 +110,10 @@ struct Supervision {
     /// File of known states, which restrict the paths: one line per sequence, as `hmm sample --states` and `hmm decode --out` write
     /// them, with - or ? where a state is unknown; or .npy with the numbers of all states, below 0 where one is unknown. If all are
     /// known, the model is that of their counts.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
     states: Option<PathBuf>,
     /// File of the weights of the sequences, one number per line, or .npy: training maximises the sum of w ln P(O).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
     weights: Option<PathBuf>,
 }
 
