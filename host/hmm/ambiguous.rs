@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use super::backend::{Decoded, Expected, Recursions, Statistics};
 use super::maximise::maximise;
-use super::model::{Emissions, Hmm, HmmParts};
+use super::model::{Emissions, Hmm};
 use super::options::Options;
 
 /// The model with one column of B more for each of the `sets` of symbols below V: the sum over its symbols. Rows of B then
@@ -33,9 +33,12 @@ pub fn extended<'m>(model: &'m Hmm, sets: &[Vec<u32>]) -> Cow<'m, Hmm> {
         symbols: symbols + sets.len() as u32,
         probs: probs.chunks_exact(v).flat_map(row).collect(),
     };
-    let mut parts = HmmParts { emissions, ..model.clone().into_parts() };
-    parts.names.symbols.clear();
-    Cow::Owned(Hmm::built(parts))
+    let mut extended = model.clone();
+    extended.update(|parts| {
+        parts.emissions = emissions;
+        parts.names.symbols.clear();
+    });
+    Cow::Owned(extended)
 }
 
 /// Recursions over sequences with ambiguous symbols. Models are without the sets, and so are the expected counts. The M
@@ -127,7 +130,7 @@ impl<R: Recursions + ?Sized> Recursions for Ambiguous<'_, R> {
             return Ok(());
         }
         let pairs = self.models.par_iter_mut().zip(&all);
-        pairs.for_each(|(model, expected)| model.update(|parts| maximise(parts, expected, options, &[])));
+        pairs.for_each(|(model, expected)| maximise(model, expected, options, &[]));
         self.extend()
     }
 

@@ -3,6 +3,7 @@
 //! | tensor | type | contents |
 //! | --- | --- | --- |
 //! | `start`, `transitions`, `end`, `emissions`, `covariances` | F64 | parameters of all models, one model after the other |
+//! | `durations` | F64 | chains and durations of all models, where they have durations |
 //! | `logs.count` | U64 | number of log-likelihoods of each model |
 //! | `log_likelihoods`, `objectives` | F64 | those of all models, one model after the other |
 //! | `converged` | U32 | 1 for models that have converged, else 0 |
@@ -18,6 +19,7 @@ use std::path::Path;
 
 use bytemuck::cast_slice;
 
+use super::durations::Segments;
 use super::model::{Covariances, Emissions, Hmm, HmmParts};
 use super::options::{Constraint, Frozen, Options, Pseudocount};
 use super::sequences::{Observations, Sequences};
@@ -138,6 +140,13 @@ impl Checkpoint {
                 });
             }
         }
+        let of_each = models.first().and_then(Hmm::segments).map_or(0, |segments| segments.numbers().len());
+        if of_each > 0 {
+            let all = contents.take_finite("durations", count * of_each)?;
+            for (model, part) in trained.iter_mut().zip(all.chunks_exact(of_each)) {
+                model.update_segments(|_, segments| segments.into_iter().for_each(|segments| segments.set(part)));
+            }
+        }
         // The validated model would be rescaled.
         for model in &trained {
             model.clone().into_parts().validated().map_err(|error| error.to_string())?;
@@ -178,6 +187,11 @@ impl Checkpoint {
         for at in 0..runs.first().map_or(0, |run| numbers(&run.model).len()) {
             let (name, _) = numbers(&runs[0].model)[at];
             contents.put(name, runs.iter().flat_map(|run| numbers(&run.model)[at].1).copied().collect::<Vec<_>>());
+        }
+        let durations: Vec<f64> =
+            runs.iter().filter_map(|run| run.model.segments()).flat_map(Segments::numbers).collect();
+        if !durations.is_empty() {
+            contents.put("durations", durations);
         }
         contents.put("logs.count", runs.iter().map(|run| run.log_likelihoods.len() as u64).collect::<Vec<_>>());
         contents.put("log_likelihoods", runs.iter().flat_map(|run| &run.log_likelihoods).copied().collect::<Vec<_>>());

@@ -407,7 +407,7 @@ impl Recursions for Divided<'_> {
         }
         let floors = self.spread.get_or_init(|| Spread::new(self.division.sequences)).floors(options.floor);
         let pairs = self.models.par_iter_mut().zip(&expected);
-        pairs.for_each(|(model, expected)| model.update(|parts| maximise(parts, expected, options, &floors)));
+        pairs.for_each(|(model, expected)| maximise(model, expected, options, &floors));
         self.maximised = true;
         self.set()
     }

@@ -1,10 +1,13 @@
 //! The description of a model, for people and for programs.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::durations::{Duration, Segments};
 use super::model::{Covariances, Emissions, Hmm, Names};
 use warpkov_common::guard::{Warning, counted, write_warnings};
 use warpkov_common::names::{distribution, name, named};
@@ -31,7 +34,9 @@ pub struct Info<'a> {
     left_right: bool,
     /// Free parameters.
     parameters: usize,
-    names: &'a Names,
+    names: Cow<'a, Names>,
+    /// The durations of the states of a semi-Markov model; none for others.
+    durations: Option<Vec<StateDuration>>,
     /// What looks wrong.
     warnings: Vec<Warning>,
     /// The emissions, in words.
@@ -39,10 +44,48 @@ pub struct Info<'a> {
     emissions: String,
 }
 
+/// The duration of the visits to a state.
+#[derive(Clone, Debug, Serialize)]
+struct StateDuration {
+    /// The state's name, or its number.
+    state: String,
+    /// Mean number of steps; none if the visits never end.
+    mean: Option<f64>,
+    /// The distribution; none where Aᵢᵢ decides.
+    distribution: Option<Duration>,
+}
+
+impl StateDuration {
+    fn new(of: &Segments, state: usize) -> Self {
+        let distribution = of.durations()[state].clone();
+        let stays = of.transitions()[state * of.start().len() + state];
+        let mean = distribution.as_ref().map_or(1.0 / (1.0 - stays), Duration::mean);
+        Self { state: name(of.names(), state as u32), mean: Some(mean).filter(|mean| mean.is_finite()), distribution }
+    }
+}
+
+impl fmt::Display for StateDuration {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let family = match self.distribution {
+            None => "by A",
+            Some(Duration::Categorical(_)) => "categorical",
+            Some(Duration::Geometric { .. }) => "geometric",
+            Some(Duration::Poisson { .. }) => "Poisson",
+            Some(Duration::NegativeBinomial { .. }) => "negative binomial",
+        };
+        match self.mean {
+            Some(mean) => write!(f, "{family}, {mean:.6} steps on average"),
+            None => write!(f, "{family}, without an end"),
+        }
+    }
+}
+
 impl<'a> Info<'a> {
-    /// Describes a model.
+    /// Describes a model. A semi-Markov model is described by the chain of its visits.
     #[must_use]
-    pub fn new(model: &'a Hmm) -> Self {
+    pub fn new(given: &'a Hmm) -> Self {
+        let visits = given.visits();
+        let model = &*visits;
         let positive = |probs: &[f64]| probs.iter().filter(|p| **p > 0.0).count();
         let (emissions, symbols, dimensions) = match model.emissions() {
             Emissions::Categorical { symbols, .. } => (format!("{symbols} symbols"), Some(*symbols), None),
@@ -64,8 +107,12 @@ impl<'a> Info<'a> {
             transitions: positive(model.transitions()),
             ends: model.end().map(positive),
             left_right: (0..states).flat_map(|state| &model.row(state)[..state]).all(|p| *p <= 0.0),
-            parameters: model.parameters(),
-            names: model.names(),
+            parameters: given.parameters(),
+            names: match given.segments() {
+                None => Cow::Borrowed(given.names()),
+                Some(_) => Cow::Owned(model.names().clone()),
+            },
+            durations: given.segments().map(|all| (0..states).map(|state| StateDuration::new(all, state)).collect()),
             warnings: warnings(model),
             emissions,
         }
@@ -189,6 +236,8 @@ pub struct Row {
     start: f64,
     /// The positive Aᵢⱼ, by the names of the states j.
     transitions: Vec<(String, f64)>,
+    /// The duration of a visit; none of a model without durations.
+    duration: Option<StateDuration>,
     /// Probability that sequences end behind the state; none of a model that does not describe it.
     end: Option<f64>,
     /// The positive Bᵢₒ, by the names of the symbols; none for vectors.
@@ -200,10 +249,11 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row of a state of the model.
+    /// The row of a state of the model. Of a semi-Markov model, states are those of its [visits](Hmm::visits).
     #[must_use]
-    pub fn new(model: &Hmm, state: u32) -> Self {
-        let at = state as usize;
+    pub fn new(given: &Hmm, state: u32) -> Self {
+        let (visits, at) = (given.visits(), state as usize);
+        let model = &*visits;
         let [first, second] = emission(model, at);
         let categorical = matches!(model.emissions(), Emissions::Categorical { .. });
         Self {
@@ -211,6 +261,7 @@ impl Row {
             name: name(&model.names().states, state),
             start: model.start()[at],
             transitions: named(0.., model.row(at), &model.names().states),
+            duration: given.segments().map(|all| StateDuration::new(all, at)),
             end: model.end().map(|end| end[at]),
             symbols: categorical.then(|| named(0.., first, &model.names().symbols)),
             mean: (!categorical).then(|| first.to_vec()),
@@ -229,6 +280,9 @@ impl Report for Row {
         writeln!(out, "State {state}, {}", escaped(&self.name))?;
         writeln!(out, "  starts with    {start}")?;
         writeln!(out, "  leads to       {}", distribution(transitions))?;
+        if let Some(duration) = &self.duration {
+            writeln!(out, "  lasts          {duration}")?;
+        }
         if let Some(end) = self.end {
             writeln!(out, "  ends with      {end}")?;
         }
@@ -257,6 +311,9 @@ impl Report for Info<'_> {
         match self.ends {
             Some(ends) => writeln!(out, "Ends             behind {ends} states")?,
             None => writeln!(out, "Ends             at any time")?,
+        }
+        for duration in self.durations.iter().flatten() {
+            writeln!(out, "Duration         {}: {duration}", escaped(&duration.state))?;
         }
         writeln!(out, "Free parameters  {parameters}")?;
         write_warnings(out, &self.warnings)

@@ -23,6 +23,7 @@ pub mod backend;
 pub mod backends;
 pub mod checkpoint;
 pub mod divided;
+pub mod durations;
 pub mod filter;
 pub mod generate;
 pub mod info;

@@ -126,7 +126,21 @@ const FEWEST: f64 = 1e-5;
 
 /// The M step, in place. `options` [fit](Options::check) the model; `floors` holds the variance floor of each
 /// dimension, D numbers.
-pub(crate) fn maximise(model: &mut HmmParts, expected: &Expected, options: &Options, floors: &[f64]) {
+pub(crate) fn maximise(model: &mut Hmm, expected: &Expected, options: &Options, floors: &[f64]) {
+    model.update_segments(|parts, segments| {
+        maximise_parts(parts, expected, options, floors);
+        if let Some(segments) = segments {
+            segments.maximise(
+                [&expected.start, &expected.transitions, &expected.end],
+                &options.pseudocounts,
+                options.frozen,
+            );
+            segments.write(parts);
+        }
+    });
+}
+
+fn maximise_parts(model: &mut HmmParts, expected: &Expected, options: &Options, floors: &[f64]) {
     let shared = (!options.ties.is_empty()).then(|| {
         // Equal statistics lead to equal emissions. The mean, not the sum, so that all states together weigh as before.
         let mut shared = expected.clone();
@@ -318,7 +332,12 @@ fn raised(found: Vec<f64>, before: &[f64], floors: &[f64], shift: &[f64]) -> Vec
 
 /// Sets `probs`, and the end probability, in proportion to their counts and pseudocounts. Zeros stay zeros. Without
 /// counts nothing changes. `end` is the end probability, its count and its pseudocount.
-fn normalise(probs: &mut [f64], counts: &[f64], pseudocount: impl Fn(usize) -> f64, end: Option<(&mut f64, f64, f64)>) {
+pub(super) fn normalise(
+    probs: &mut [f64],
+    counts: &[f64],
+    pseudocount: impl Fn(usize) -> f64,
+    end: Option<(&mut f64, f64, f64)>,
+) {
     let count = |prob: f64, count: f64, pseudocount: f64| if prob > 0.0 { count + pseudocount } else { 0.0 };
     let last = end.as_ref().map_or(0.0, |(prob, ended, pseudocount)| count(**prob, *ended, *pseudocount));
     let of = |at: usize, prob: f64| count(prob, counts[at], pseudocount(at));

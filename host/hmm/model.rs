@@ -9,14 +9,16 @@
 //!
 //! A model without end probabilities has no last factor.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
+use super::durations::{Duration, Segments};
 use warpkov_common::parameters::SUM_TOLERANCE;
 
 pub use warpkov_common::names::name;
 
 /// Deviation of a row's sum from 1 that rounding explains. Rows within it are not rescaled.
-const ROUNDING: f64 = 1e-12;
+pub(super) const ROUNDING: f64 = 1e-12;
 
 /// Relative tolerance of the symmetry check of covariance matrices.
 const SYMMETRY: f64 = 1e-8;
@@ -99,10 +101,14 @@ pub struct HmmParts {
 /// ```compile_fail,E0616
 /// # use warpkov_hmm::generate::IceCream;
 /// let mut hmm = IceCream.generate().unwrap();
-/// hmm.0.start.clear();
+/// hmm.parts.start.clear();
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hmm(HmmParts);
+pub struct Hmm {
+    parts: HmmParts,
+    /// Of the expansion of a semi-Markov model.
+    segments: Option<Box<Segments>>,
+}
 
 /// Emission distributions of all states.
 #[derive(Clone, Debug, PartialEq)]
@@ -282,53 +288,110 @@ impl Hmm {
     /// B may sum to more than 1: a column may stand for a set of symbols.
     pub(crate) fn built(parts: HmmParts) -> Self {
         debug_assert!(parts.has_shape());
-        Self(parts)
+        Self { parts, segments: None }
     }
 
-    /// Changes parameters in place, for an M step. `change` preserves all shapes.
+    /// Changes parameters in place. `change` preserves all shapes.
     pub(crate) fn update(&mut self, change: impl FnOnce(&mut HmmParts)) {
-        change(&mut self.0);
-        debug_assert!(self.0.has_shape());
+        self.update_segments(|parts, _| change(parts));
     }
 
-    /// The parameters, for a change that is validated again.
+    /// Changes parameters in place, and those of the segments with them, for an M step. `change` preserves all shapes.
+    pub(crate) fn update_segments(&mut self, change: impl FnOnce(&mut HmmParts, Option<&mut Segments>)) {
+        change(&mut self.parts, self.segments.as_deref_mut());
+        debug_assert!(self.parts.has_shape());
+    }
+
+    /// The parameters. Of a semi-Markov model, those of the expansion.
     #[must_use]
     pub fn into_parts(self) -> HmmParts {
-        self.0
+        self.parts
+    }
+
+    /// The model with π, and with A, end probabilities and durations, of another model of this shape, if asked.
+    #[must_use]
+    pub fn with_chain(mut self, other: &Self, start: bool, transitions: bool) -> Self {
+        self.update_segments(|parts, segments| match (segments, &other.segments) {
+            (Some(segments), Some(given)) => {
+                segments.take(given, start, transitions);
+                segments.write(parts);
+            }
+            _ => {
+                if start {
+                    parts.start.clone_from(&other.parts.start);
+                }
+                if transitions {
+                    parts.transitions.clone_from(&other.parts.transitions);
+                    parts.end.clone_from(&other.parts.end);
+                }
+            }
+        });
+        self
+    }
+
+    /// The model with other emissions of the same states, validated again.
+    ///
+    /// # Errors
+    /// Those of [`HmmParts::validated`].
+    pub fn with_emissions(self, change: impl FnOnce(Emissions) -> Emissions) -> Result<Self, Invalid> {
+        let Self { mut parts, segments } = self;
+        parts.emissions = change(parts.emissions);
+        Ok(Self { segments, ..parts.validated()? })
+    }
+
+    /// The chain of the semi-Markov model of which this is the [expansion](super::durations).
+    #[must_use]
+    pub fn segments(&self) -> Option<&Segments> {
+        self.segments.as_deref()
     }
 
     /// π, N entries.
     #[inline]
     #[must_use]
     pub fn start(&self) -> &[f64] {
-        &self.0.start
+        &self.parts.start
     }
 
     /// A, N × N, row by row.
     #[inline]
     #[must_use]
     pub fn transitions(&self) -> &[f64] {
-        &self.0.transitions
+        &self.parts.transitions
     }
 
     /// End probabilities, N entries; see [`HmmParts::end`].
     #[inline]
     #[must_use]
     pub fn end(&self) -> Option<&[f64]> {
-        self.0.end.as_deref()
+        self.parts.end.as_deref()
     }
 
     /// Emission distributions of all states.
     #[inline]
     #[must_use]
     pub fn emissions(&self) -> &Emissions {
-        &self.0.emissions
+        &self.parts.emissions
     }
 
     /// State and symbol names.
     #[must_use]
     pub fn names(&self) -> &Names {
-        &self.0.names
+        &self.parts.names
+    }
+
+    /// The chain of visits to the states: of a semi-Markov model, that of its own states, where [`segments`](Self::segments) has the
+    /// durations; else this model.
+    #[must_use]
+    pub fn visits(&self) -> Cow<'_, Self> {
+        let Some(segments) = self.segments() else { return Cow::Borrowed(self) };
+        let Names { symbols, .. } = self.names().clone();
+        Cow::Owned(Self::built(HmmParts {
+            start: segments.start().to_vec(),
+            transitions: segments.transitions().to_vec(),
+            end: segments.end().map(<[f64]>::to_vec),
+            emissions: self.emissions().of_states(&segments.firsts()),
+            names: Names { states: segments.names().to_vec(), symbols, classes: Vec::new() },
+        }))
     }
 
     /// The classes of the states.
@@ -348,30 +411,14 @@ impl Hmm {
         let mean = |class: usize, of: &dyn Fn(usize) -> f64| {
             members(class).map(of).sum::<f64>() / members(class).count() as f64
         };
-        let rows = |numbers: &[f64]| -> Vec<f64> {
-            let width = numbers.len() / of_state.len();
-            (0..k).flat_map(|class| &numbers[first(class) * width..][..width]).copied().collect()
-        };
         let transitions =
             (0..k).flat_map(|from| (0..k).map(move |to| mean(from, &|i| members(to).map(|j| self.row(i)[j]).sum())));
-        let emissions = match self.emissions() {
-            Emissions::Categorical { symbols, probs } => {
-                Emissions::Categorical { symbols: *symbols, probs: rows(probs) }
-            }
-            Emissions::Gaussian { dimensions, means, covariances } => Emissions::Gaussian {
-                dimensions: *dimensions,
-                means: rows(means),
-                covariances: match covariances {
-                    Covariances::Diagonal(numbers) => Covariances::Diagonal(rows(numbers)),
-                    Covariances::Full(numbers) => Covariances::Full(rows(numbers)),
-                },
-            },
-        };
+        let firsts: Vec<u32> = (0..k).map(|class| first(class) as u32).collect();
         Self::built(HmmParts {
             start: (0..k).map(|class| members(class).map(|i| self.start()[i]).sum()).collect(),
             transitions: transitions.collect(),
             end: self.end().map(|end| (0..k).map(|class| mean(class, &|i| end[i])).collect()),
-            emissions,
+            emissions: self.emissions().of_states(&firsts),
             names: Names { states: classes.names, symbols: self.names().symbols.clone(), classes: Vec::new() },
         })
     }
@@ -389,29 +436,16 @@ impl Hmm {
     }
 
     /// Number of free parameters: the positive entries of each distribution less one, plus all means and the distinct
-    /// entries of all covariances.
+    /// entries of all covariances. Of a semi-Markov model, those of its own states, and of its durations.
     #[must_use]
     pub fn parameters(&self) -> usize {
+        if let Some(segments) = &self.segments {
+            return segments.parameters() + self.emissions().of_states(&segments.firsts()).parameters();
+        }
         let n = self.start().len();
-        let free = |distribution: &[f64], end: f64| {
-            let positive = distribution.iter().filter(|p| **p > 0.0).count() + usize::from(end > 0.0);
-            positive.saturating_sub(1)
-        };
         let end = |state: usize| self.end().map_or(0.0, |end| end[state]);
         let chain = free(self.start(), 0.0) + (0..n).map(|i| free(self.row(i), end(i))).sum::<usize>();
-        chain
-            + match self.emissions() {
-                Emissions::Categorical { symbols, probs } => {
-                    probs.chunks_exact(*symbols as usize).map(|row| free(row, 0.0)).sum()
-                }
-                Emissions::Gaussian { dimensions, covariances, .. } => {
-                    let d = *dimensions as usize;
-                    match covariances {
-                        Covariances::Diagonal(_) => 2 * n * d,
-                        Covariances::Full(_) => n * (d + d * (d + 1) / 2),
-                    }
-                }
-            }
+        chain + self.emissions().parameters()
     }
 }
 
@@ -464,7 +498,18 @@ impl HmmParts {
                 return Err(Invalid::Twice { what, name: pair[0].clone() });
             }
         }
-        Ok(Hmm(self))
+        Ok(Hmm { parts: self, segments: None })
+    }
+
+    /// Validates a semi-Markov model, whose states have these durations, and expands it; see [`durations`](super::durations). A state
+    /// without one is left after each step, to itself with Aᵢᵢ.
+    ///
+    /// # Errors
+    /// The first violation found; see [`Invalid`].
+    pub fn with_durations(self, durations: Vec<Option<Duration>>) -> Result<Hmm, Invalid> {
+        let Hmm { mut parts, .. } = self.validated()?;
+        let segments = Segments::expand(&mut parts, durations)?;
+        Ok(Hmm { parts, segments: Some(Box::new(segments)) })
     }
 
     /// Whether the lengths of all arrays agree with N, V and D.
@@ -502,7 +547,62 @@ pub(crate) fn share(numbers: &mut [f64], of_state: &[u32]) {
     }
 }
 
+/// Number of free parameters of a distribution and of an end probability that belongs to it.
+pub(super) fn free(distribution: &[f64], end: f64) -> usize {
+    let positive = distribution.iter().filter(|p| **p > 0.0).count() + usize::from(end > 0.0);
+    positive.saturating_sub(1)
+}
+
 impl Emissions {
+    /// The emissions of these states, in this order.
+    #[must_use]
+    pub fn of_states(&self, states: &[u32]) -> Self {
+        let rows = |numbers: &[f64], width: usize| -> Vec<f64> {
+            states.iter().flat_map(|&state| &numbers[state as usize * width..][..width]).copied().collect()
+        };
+        match *self {
+            Self::Categorical { symbols, ref probs } => {
+                Self::Categorical { symbols, probs: rows(probs, symbols as usize) }
+            }
+            Self::Gaussian { dimensions, ref means, ref covariances } => {
+                let d = dimensions as usize;
+                let covariances = match covariances {
+                    Covariances::Diagonal(numbers) => Covariances::Diagonal(rows(numbers, d)),
+                    Covariances::Full(numbers) => Covariances::Full(rows(numbers, d * d)),
+                };
+                Self::Gaussian { dimensions, means: rows(means, d), covariances }
+            }
+        }
+    }
+
+    /// Number of parameters of a state.
+    pub(super) fn width(&self) -> usize {
+        match self {
+            Self::Categorical { symbols, .. } => *symbols as usize,
+            Self::Gaussian { dimensions, covariances, .. } => {
+                let d = *dimensions as usize;
+                d + if matches!(covariances, Covariances::Diagonal(_)) { d } else { d * d }
+            }
+        }
+    }
+
+    /// Number of free parameters of all states.
+    fn parameters(&self) -> usize {
+        match self {
+            Self::Categorical { symbols, probs } => {
+                probs.chunks_exact(*symbols as usize).map(|row| free(row, 0.0)).sum()
+            }
+            Self::Gaussian { dimensions, means, covariances } => {
+                let d = *dimensions as usize;
+                means.len()
+                    + match covariances {
+                        Covariances::Diagonal(variances) => variances.len(),
+                        Covariances::Full(_) => means.len() * (d + 1) / 2,
+                    }
+            }
+        }
+    }
+
     /// Replaces the emissions of the states of each class by their mean. `of_state` has the class of each state.
     #[must_use]
     pub fn shared(mut self, of_state: &[u32]) -> Self {
@@ -694,7 +794,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert_eq!(model().validated(), Ok(Hmm(model())));
+        assert_eq!(model().validated().map(Hmm::into_parts), Ok(model()));
         assert_eq!(message(|m| m.start.clear()), "a hidden Markov model needs at least one state");
         assert_eq!(message(|m| m.start[1] = f64::NAN), "pi[1] is NaN, expected a probability");
         assert_eq!(message(|m| m.start[1] = 0.25), "pi sums to 0.75, expected 1");

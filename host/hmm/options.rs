@@ -204,10 +204,11 @@ impl Constraint {
     /// distribution less one, all means, and the entries of the covariances that determine the others.
     #[must_use]
     pub fn parameters(self, model: &Hmm) -> usize {
-        let Emissions::Gaussian { dimensions, covariances, .. } = model.emissions() else {
+        let visits = model.visits();
+        let Emissions::Gaussian { dimensions, covariances, .. } = visits.emissions() else {
             return model.parameters();
         };
-        let (n, d) = (model.start().len(), *dimensions as usize);
+        let (n, d) = (visits.start().len(), *dimensions as usize);
         let entries = match covariances {
             Covariances::Diagonal(_) => d,
             Covariances::Full(_) => d * (d + 1) / 2,
@@ -308,6 +309,14 @@ impl Options {
         if !self.constraint.holds(model) {
             return Err(format!("the covariances of the model are not {}", self.constraint));
         }
+        if let Some(segments) = model.segments() {
+            if self.ties != segments.of_state() {
+                return Err("the steps of a duration are not tied".to_owned());
+            }
+            if matches!(transitions, Pseudocount::Each(_)) || matches!(start, Pseudocount::Each(_)) {
+                return Err("a model with durations has one pseudocount for all transitions".to_owned());
+            }
+        }
         self.check_ties(model)
     }
 
@@ -341,6 +350,9 @@ impl Options {
     /// Number of free parameters of a trained model: those of [`Constraint::parameters`], of tied emissions only once.
     #[must_use]
     pub fn parameters(&self, model: &Hmm) -> usize {
+        if model.segments().is_some() {
+            return self.constraint.parameters(model);
+        }
         let of_state = |state: usize| match model.emissions() {
             Emissions::Categorical { symbols, probs } => {
                 let row = &probs[state * *symbols as usize..][..*symbols as usize];

@@ -359,10 +359,11 @@ fn log_prior(model: &Hmm, options: &Options) -> f64 {
         }
         (Emissions::Gaussian { .. }, None) => 0.0,
     };
-    each(model.start(), start)
-        + each(model.transitions(), transitions)
-        + part(model.end().unwrap_or_default(), |_| transitions.of_ends())
-        + emitted
+    let (pi, a, end) = match model.segments() {
+        Some(segments) => (segments.start(), segments.transitions(), segments.end()),
+        None => (model.start(), model.transitions(), model.end()),
+    };
+    each(pi, start) + each(a, transitions) + part(end.unwrap_or_default(), |_| transitions.of_ends()) + emitted
 }
 
 /// Logarithm of the [prior](NormalPrior) of means and covariances, up to a constant.

@@ -101,6 +101,8 @@ const JSON: &[&str] = &[
     "\"pi\":",
     "\"means\":",
     "\"covariances\":",
+    "\"durations\":",
+    "{\"geometric\": {\"probability\": 0.5}}",
     "1e308",
     ",0,0,0,0",
     "\"values\":",
@@ -440,7 +442,8 @@ pub const READERS: &[Reader] = &[
         read: |path| outcome(pomdp::checkpoint::Checkpoint::read(path, &TIGER), |_| ()),
         ..TEXT
     },
-    Reader { name: "hmm-json", file: "m.json", tokens: JSON, read: hmm_model, ..TEXT },
+    // A duration of many steps is an A of their square.
+    Reader { name: "hmm-json", file: "m.json", tokens: JSON, read: hmm_model, memory: [1024, 160 << 20], ..TEXT },
     Reader { name: "umdhmm", file: "m.hmm", tokens: WORDS, read: hmm_model, ..TEXT },
     Reader {
         name: "hmm-npz",

@@ -241,3 +241,60 @@ fn several_devices_are_several_gpus() {
     let message = fails(folder.path(), "train ice.json diary.txt --device cuda:4096,4097", 3);
     assert_eq!(message.lines().count(), 1, "{message}");
 }
+
+/// A semi-Markov model through all commands: its own states are shown, and training resumes with the bits of an undisturbed run.
+#[test]
+fn durations_are_shown_and_trained() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = json!({
+        "pi": [0.5, 0.5], "A": [[0, 1], [1, 0]], "states": ["dry", "wet"],
+        "durations": [{"poisson": {"rate": 4, "max": 12}}, {"categorical": [0.25, 0.5, 0.25]}],
+        "B": [[0.875, 0.125], [0.25, 0.75]], "symbols": ["sun", "rain"],
+    });
+    fs::write(folder.path().join("m.json"), model.to_string()).unwrap();
+    let run = |arguments: &str| run(folder.path(), arguments);
+    let info = run("info m.json");
+    assert!(info.contains("States (N)       2, 2 to start in\n"), "{info}");
+    assert!(info.contains("Duration         wet: categorical, 2.000000 steps on average\n"), "{info}");
+    assert!(info.contains("Free parameters  6\n"), "{info}");
+    let shown = parsed(&run("info m.json --show wet --json"));
+    assert_eq!(shown["duration"]["distribution"], json!({"categorical": [0.25, 0.5, 0.25]}));
+    run("sample m.json --sequences 6 --length 40 --seed 3 --out d.txt --states steps.txt");
+    let steps = fs::read_to_string(folder.path().join("steps.txt")).unwrap();
+    let visits: String = steps.split(' ').map(|step| step.split(':').next().unwrap()).collect::<Vec<_>>().join(" ");
+    assert!(visits.contains("dry") && visits.contains("wet"), "{steps}");
+    // Known steps fix the path.
+    let known = parsed(&piped_report(folder.path(), "train m.json d.txt --states steps.txt --iterations 1 --json"));
+    assert!(known["log_likelihood"].as_f64().unwrap() < 0.0);
+    for by in ["viterbi", "posterior"] {
+        let paths = run(&format!("decode m.json d.txt --by {by}"));
+        assert!(paths.split_whitespace().all(|state| ["dry", "wet"].contains(&state)), "{paths}");
+    }
+    let table = run("posterior m.json d.txt --out - --to csv");
+    assert!(table.lines().next().unwrap().ends_with("dry,wet"), "{table}");
+    let begun = "train m.json d.txt --tolerance 0 --device cpu --json";
+    let whole = parsed(&piped_report(folder.path(), &format!("{begun} --iterations 8 --out whole.json")));
+    piped_report(folder.path(), &format!("{begun} --iterations 3 --checkpoint c --out part.json"));
+    let resumed = parsed(&piped_report(folder.path(), &format!("{begun} --iterations 8 --resume c --out again.json")));
+    assert_eq!(resumed["log_likelihood"], whole["log_likelihood"]);
+    let files = ["whole.json", "again.json"].map(|file| fs::read(folder.path().join(file)).unwrap());
+    assert_eq!(files[0], files[1]);
+    let trained = parsed(&String::from_utf8(files[0].clone()).unwrap());
+    assert!(trained["durations"][0]["poisson"]["rate"].as_f64().unwrap() > 0.0, "{trained}");
+    assert_eq!(trained["states"], json!(["dry", "wet"]));
+    let restarted = "train m.json d.txt --restarts 2 --freeze start --iterations 3 --out r.json --quiet";
+    piped_report(folder.path(), restarted);
+    // Other formats hold the expansion, which has the same likelihood.
+    run("convert whole.json e.npz");
+    let score = |model: &str| parsed(&run(&format!("score {model} d.txt --json")))["log_likelihood"].as_f64().unwrap();
+    assert!((score("e.npz") - score("whole.json")).abs() < 1e-9);
+    let verified = parsed(&run("decode m.json d.txt --verify --json"));
+    assert_eq!(verified["verified"]["proved"], json!(true), "{verified}");
+}
+
+/// The output of a training that may end without convergence.
+fn piped_report(folder: &Path, arguments: &str) -> String {
+    let output = piped(folder, &arguments.split(' ').collect::<Vec<_>>(), "");
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -114,7 +114,13 @@ const CLASSES: [Class; 3] = [
             model.map(drop).map_err(|error| error.to_string())
         },
         shared: &[&TABLES],
-        rules: &[("not symmetric and positive definite", "covariances are symmetric and positive definite")],
+        rules: &[
+            ("not symmetric and positive definite", "covariances are symmetric and positive definite"),
+            ("because the state has a duration", "a state with a duration does not lead to itself"),
+            ("durations has", "each state has an entry"),
+            ("steps of durations", "the steps of all durations are few"),
+            ("expected u32", "integers are below 2³², without a fraction"),
+        ],
         least: [1500, 200],
     },
 ];
@@ -258,6 +264,17 @@ impl Class {
                     written(&|out| hmm::io::write_to(&mut *out, hmm::io::Format::Json, &ice_cream).unwrap()),
                     normal(json!([[1, 2, 3], [4, 5, 0.5]])),
                     normal(json!([full, full])),
+                    json!({
+                        "pi": [1, 0], "A": [[0, 1], [1, 0]], "B": [[0.25, 0.75], [1, 0]],
+                        "durations": [{ "categorical": [0.5, 0.5] }, { "geometric": { "probability": 0.25 } }],
+                    }),
+                    json!({
+                        "pi": [1, 0, 0], "A": [[0, 1, 0], [0.5, 0, 0.5], [0.25, 0.25, 0.5]], "B": [[1], [1], [1]],
+                        "states": ["a", "b", "c"], "durations": {
+                            "a": { "poisson": { "rate": 1.5, "max": 3 } }, "c": null,
+                            "b": { "negative-binomial": { "size": 0.5, "probability": 0.25, "max": 2 } },
+                        },
+                    }),
                     json!({
                         "A[to][from]": [[0.75, 0.5], [0.25, 0.5]], "B[symbol][state]": [[1, 0], [0, 0.5], [0, 0.5]],
                         "pi": [0.5, 0.5], "comment": 1, "$schema": "s", "_": [],

@@ -34,6 +34,9 @@ pub fn run(Arguments { input, output, to }: Arguments, out: impl Write) -> Resul
     let format = output_format(&output, to)?;
     let model = input.read()?;
     let names = model.names();
+    if format != Format::Json && model.segments().is_some() {
+        eprintln!("note: {format} has no place for durations: each step of a visit becomes a state");
+    }
     if format == Format::Umdhmm && *names != Names::default() {
         eprintln!("note: {format} has no place for the names of states, symbols and classes, which are left out");
     }

@@ -121,8 +121,10 @@ impl Options {
 /// Reads model and sequences, decodes, writes the file, prints the paths.
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.source.join()?;
-    let options: Options = ranks.agree(arguments.try_into())?;
+    let mut options: Options = ranks.agree(arguments.try_into())?;
     let given = options.source.read(&ranks)?;
+    // Steps of durations are shown as their states, unless they are to be proved.
+    options.classes |= given.model.segments().is_some() && options.verify.is_none();
     let lumped = options.classes.then(|| given.model.by_class());
     let model = lumped.as_ref().unwrap_or(&given.model);
     let shown = ranks.agree(options.check(&given).and_then(|()| options.shown(model)))?;

@@ -56,13 +56,14 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let model = options.input.read()?;
     if let Some(plot) = &options.plot {
         let title = format!("{}: transition probabilities", options.input.model.name());
-        plot.draw(|format| draw_transitions(&title, &model, format))?;
+        plot.draw(|format| draw_transitions(&title, &model.visits(), format))?;
     }
     match &options.show {
         None => print(&Info::new(&model), options.json, out)?,
         Some(text) => {
-            let state = index(text, &model.names().states, model.states());
-            let state = state.ok_or_else(|| no_such(text, "state", model.states()))?;
+            let visits = model.visits();
+            let state = index(text, &visits.names().states, visits.states());
+            let state = state.ok_or_else(|| no_such(text, "state", visits.states()))?;
             print(&Row::new(&model, state), options.json, out)?;
         }
     }

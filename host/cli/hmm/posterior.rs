@@ -112,7 +112,8 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     if !ranks.is_first() {
         return Ok(Outcome::Success);
     }
-    let lumped = options.classes.then(|| given.model.by_class());
+    // Steps of durations are shown as their states.
+    let lumped = (options.classes || given.model.segments().is_some()).then(|| given.model.by_class());
     let mut posteriors = Posteriors { context, probabilities };
     if let Some(model) = &lumped {
         posteriors.probabilities = given.model.classes().posteriors(&posteriors.probabilities);

@@ -208,53 +208,55 @@ fn kept(fresh: Hmm, model: &Hmm, frozen: Frozen) -> Result<Hmm, Error> {
     if frozen == Frozen::default() {
         return Ok(fresh);
     }
-    let (mut parts, given) = (fresh.into_parts(), model.clone().into_parts());
-    if frozen.start {
-        parts.start = given.start;
-    }
-    if frozen.transitions {
-        (parts.transitions, parts.end) = (given.transitions, given.end);
-    }
-    match (&mut parts.emissions, given.emissions) {
+    let given = model.emissions();
+    let keep = |fresh| match (fresh, given) {
         (
-            Emissions::Gaussian { means, covariances, .. },
+            Emissions::Gaussian { dimensions, means, covariances },
             Emissions::Gaussian { means: given, covariances: spreads, .. },
-        ) => {
-            if frozen.emissions {
-                *means = given;
-            }
-            if frozen.covariances {
-                *covariances = spreads;
-            }
-        }
-        (probs, given) if frozen.emissions => *probs = given,
-        _ => {}
-    }
-    parts.validated().map_err(|error| Error::Usage(format!("--freeze: {error}")))
+        ) => Emissions::Gaussian {
+            dimensions,
+            means: if frozen.emissions { given.clone() } else { means },
+            covariances: if frozen.covariances { spreads.clone() } else { covariances },
+        },
+        (_, given) if frozen.emissions => given.clone(),
+        (fresh, _) => fresh,
+    };
+    let kept = fresh.with_chain(model, frozen.start, frozen.transitions).with_emissions(keep);
+    kept.map_err(|error| Error::Usage(format!("--freeze: {error}")))
 }
 
 /// The model with covariances of this kind.
 fn with_covariances(model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
     let Some(kind) = kind else { return Ok(model) };
-    let mut parts = model.into_parts();
-    let Emissions::Gaussian { dimensions, covariances, .. } = &mut parts.emissions else {
-        return Err(Error::Usage("--covariances is for models that emit numbers".to_owned()));
-    };
-    let (d, given) = (*dimensions as usize, std::mem::replace(covariances, Covariances::Diagonal(Vec::new())));
-    *covariances = match kind {
+    let of_kind = |d: usize, given: Covariances| match kind {
         Kind::Diagonal => given.diagonal(d),
         Kind::Full => given.full(d),
         Kind::Spherical => given.diagonal(d).spherical(d),
         Kind::Tied => given.full(d).tied(d),
     };
-    parts.validated().map_err(|error| Error::Usage(format!("--covariances: {error}")))
+    let changed = match model.emissions() {
+        Emissions::Gaussian { .. } => model.with_emissions(|emissions| match emissions {
+            Emissions::Gaussian { dimensions, means, covariances } => {
+                Emissions::Gaussian { dimensions, means, covariances: of_kind(dimensions as usize, covariances) }
+            }
+            other => other,
+        }),
+        Emissions::Categorical { .. } => {
+            return Err(Error::Usage("--covariances is for models that emit numbers".to_owned()));
+        }
+    };
+    changed.map_err(|error| Error::Usage(format!("--covariances: {error}")))
 }
 
-/// The class of each state.
-fn ties(model: &Hmm) -> Result<Vec<u32>, Error> {
-    match model.names().classes.is_empty() {
-        true => Err(Error::Usage("--tie: the model has no classes of states".to_owned())),
-        false => Ok(model.classes().of_state),
+/// The class of each state, if `tie` asks for ties. The steps of a duration are always tied.
+fn ties(model: &Hmm, tie: bool) -> Result<Vec<u32>, Error> {
+    match (model.segments(), tie) {
+        (Some(segments), _) => Ok(segments.of_state()),
+        (None, false) => Ok(Vec::new()),
+        (None, true) if model.names().classes.is_empty() => {
+            Err(Error::Usage("--tie: the model has no classes of states".to_owned()))
+        }
+        (None, true) => Ok(model.classes().of_state),
     }
 }
 
@@ -263,9 +265,8 @@ fn tied(model: Hmm, ties: &[u32]) -> Result<Hmm, Error> {
     if ties.is_empty() {
         return Ok(model);
     }
-    let mut parts = model.into_parts();
-    parts.emissions = parts.emissions.shared(ties);
-    parts.validated().map_err(|error| Error::Usage(format!("--tie: {error}")))
+    let shared = model.with_emissions(|emissions| emissions.shared(ties));
+    shared.map_err(|error| Error::Usage(format!("--tie: {error}")))
 }
 
 /// A lower bound of the bytes of a model.
@@ -371,9 +372,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let given = ranks.agree(options.known.read(given))?;
     ranks.same_files()?;
     ranks.agree(options.plots.check(given.ranks(&ranks)))?;
-    if options.tie {
-        options.training.ties = ranks.agree(ties(&given.model))?;
-    }
+    options.training.ties = ranks.agree(ties(&given.model, options.tie))?;
     let model = with_covariances(given.model.clone(), options.covariances);
     let model = model.and_then(|model| tied(model, &options.training.ties));
     let model = ranks.agree(model.and_then(|model| options.check(&model).map(|()| model)))?;

@@ -95,12 +95,20 @@ fn distribution(random: &mut impl Rng, n: usize) -> Vec<f64> {
 pub fn restart(model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hmm {
     let random = &mut random(seed, stream);
     let n = model.start().len();
-    let mut fresh = model.clone().into_parts();
-    redraw(&mut fresh.start, None, random);
-    for (state, row) in fresh.transitions.chunks_exact_mut(n).enumerate() {
-        redraw(row, fresh.end.as_mut().map(|end| &mut end[state]), random);
-    }
-    match (&mut fresh.emissions, sequences.observations()) {
+    let mut restarted = model.clone();
+    restarted.update_segments(|fresh, segments| match segments {
+        Some(segments) => {
+            segments.change(|probs, end| redraw(probs, end, random));
+            segments.write(fresh);
+        }
+        None => {
+            redraw(&mut fresh.start, None, random);
+            for (state, row) in fresh.transitions.chunks_exact_mut(n).enumerate() {
+                redraw(row, fresh.end.as_mut().map(|end| &mut end[state]), random);
+            }
+        }
+    });
+    restarted.update(|fresh| match (&mut fresh.emissions, sequences.observations()) {
         (Emissions::Categorical { symbols, probs }, _) => {
             probs.chunks_exact_mut(*symbols as usize).for_each(|row| redraw(row, None, random));
         }
@@ -126,8 +134,13 @@ pub fn restart(model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hm
         }
         // Unreachable: the sequences fit the model.
         _ => {}
+    });
+    if let Some(segments) = model.segments() {
+        let firsts = segments.firsts();
+        let of_state: Vec<u32> = segments.of_state().into_iter().map(|i| firsts[i as usize]).collect();
+        restarted.update(|fresh| fresh.emissions = fresh.emissions.of_states(&of_state));
     }
-    Hmm::built(fresh)
+    restarted
 }
 
 /// Redraws the positive entries.

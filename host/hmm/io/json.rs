@@ -8,18 +8,21 @@
 //! | `means` | instead of B: N rows of D numbers |
 //! | `covariances` | N rows of D variances, or N matrices of D rows |
 //! | `end` | N probabilities; optional |
+//! | `durations` | of each state, null or an object with one key, a [family of durations](Duration); optional |
 //! | `states`, `symbols` | lists of names; optional |
 //! | `classes` | the name of the class of each state, empty for a state without one; optional |
 //!
 //! With lists of names, objects with names as keys may replace the arrays: `"A": {"hot": {"hot": 0.7, "cold": 0.3}}`.
 //! Their absent entries are 0.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 
 use serde::Serialize;
-use serde::de::MapAccess;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::Error;
+use crate::durations::Duration;
 use crate::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_common::io::json::{Axis, Dense, Fields, Path, Table, Tabular, parse};
 
@@ -33,7 +36,70 @@ struct Model {
     means: Option<Table>,
     covariances: Option<Table>,
     end: Option<Table>,
+    durations: Option<Durations>,
     names: Names,
+}
+
+/// The durations of all states.
+type OfStates = Vec<Option<Duration>>;
+
+/// Durations of all states, or of those with these names.
+enum Durations {
+    Each(OfStates),
+    Named(Vec<(String, Option<Duration>)>),
+}
+
+impl<'de> Deserialize<'de> for Durations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Durations;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("the durations of all states, or an object with names of states as keys")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Durations, A::Error> {
+                let mut each = Vec::new();
+                while let Some(duration) = list.next_element()? {
+                    each.push(duration);
+                }
+                Ok(Durations::Each(each))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Durations, A::Error> {
+                let mut named = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    named.push(entry);
+                }
+                Ok(Durations::Named(named))
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl Durations {
+    /// Those of all states, in their order.
+    fn each(self, states: &[String]) -> Result<OfStates, String> {
+        let named = match self {
+            Self::Each(each) => return Ok(each),
+            Self::Named(named) => named,
+        };
+        let mut each = vec![None; states.len()];
+        let mut seen = vec![false; states.len()];
+        for (name, duration) in named {
+            let state = states.iter().position(|state| *state == name);
+            let state = state.ok_or_else(|| format!("durations: no state is called {name:?}"))?;
+            if std::mem::replace(&mut seen[state], true) {
+                return Err(format!("durations: {name:?} occurs twice"));
+            }
+            each[state] = duration;
+        }
+        Ok(each)
+    }
 }
 
 /// The keys of the transposed matrices.
@@ -42,7 +108,7 @@ const B_OF: &str = "B[symbol][state]";
 
 impl Fields for Model {
     const KEYS: &'static [&'static str] =
-        &["pi", "A", "B", A_TO, B_OF, "means", "covariances", "end", "states", "symbols", "classes"];
+        &["pi", "A", "B", A_TO, B_OF, "means", "covariances", "end", "durations", "states", "symbols", "classes"];
     const REQUIRED: usize = 1;
     const ONE_OF: &'static [&'static [&'static str]] = &[&["A", A_TO], &["B", B_OF, "means"]];
 
@@ -51,6 +117,7 @@ impl Fields for Model {
             "states" => return map.next_value().map(|names| self.names.states = names),
             "symbols" => return map.next_value().map(|names| self.names.symbols = names),
             "classes" => return map.next_value().map(|names| self.names.classes = names),
+            "durations" => return map.next_value().map(|durations| self.durations = Some(durations)),
             "pi" => (&mut self.start, "a probability"),
             "A" => (&mut self.transitions, "a probability"),
             "B" => (&mut self.probs, "a probability"),
@@ -73,15 +140,18 @@ impl Fields for Model {
     }
 }
 
-/// Reads a model, without validation.
-pub fn read(text: impl Read, file: &str) -> Result<HmmParts, Error> {
-    let model: Model = parse(text, file.to_owned())?;
-    model.hmm().map_err(|message| Error::Content { file: file.to_owned(), message })
+/// Reads a model without validation, and the durations of its states.
+pub fn read(text: impl Read, file: &str) -> Result<(HmmParts, Option<OfStates>), Error> {
+    let mut model: Model = parse(text, file.to_owned())?;
+    let durations = model.durations.take().map(|durations| durations.each(&model.names.states)).transpose();
+    let content = |message| Error::Content { file: file.to_owned(), message };
+    let durations = durations.map_err(content)?;
+    Ok((model.hmm().map_err(content)?, durations))
 }
 
 impl Model {
     fn hmm(self) -> Result<HmmParts, String> {
-        let Self { start, transitions, transitions_to, probs, probs_of, means, covariances, end, names } = self;
+        let Self { start, transitions, transitions_to, probs, probs_of, means, covariances, end, names, .. } = self;
         let axis = |kind, names, length| Axis { kind, names, length };
         let states = |length| axis("state", &names.states, length);
         let numbers = |table: Option<Table>, place: &str, axes: &[Axis]| match table {
@@ -129,16 +199,20 @@ fn transposed(Dense { shape, numbers }: Dense) -> Vec<f64> {
     (0..columns).flat_map(|column| numbers.iter().skip(column).step_by(columns.max(1)).copied()).collect()
 }
 
-/// Writes a model, one line per row.
+/// Writes a model, one line per row. A semi-Markov model is written with its own states.
 pub fn write(out: &mut impl Write, model: &Hmm) -> io::Result<()> {
-    let n = model.start().len();
+    let visits = model.visits();
+    let n = visits.start().len();
     write!(out, "{{\n\"pi\": ")?;
-    put(out, &model.start())?;
-    matrix(out, "A", model.transitions(), n)?;
-    if let Some(end) = model.end() {
+    put(out, &visits.start())?;
+    matrix(out, "A", visits.transitions(), n)?;
+    if let Some(end) = visits.end() {
         field(out, "end", &end)?;
     }
-    match model.emissions() {
+    if let Some(segments) = model.segments() {
+        list(out, "durations", segments.durations())?;
+    }
+    match visits.emissions() {
         Emissions::Categorical { symbols, probs } => matrix(out, "B", probs, *symbols as usize)?,
         Emissions::Gaussian { dimensions, means, covariances } => {
             let d = *dimensions as usize;
@@ -153,7 +227,7 @@ pub fn write(out: &mut impl Write, model: &Hmm) -> io::Result<()> {
             }
         }
     }
-    let Names { states, symbols, classes } = model.names();
+    let Names { states, symbols, classes } = visits.names();
     for (key, names) in [("states", states), ("symbols", symbols), ("classes", classes)] {
         if !names.is_empty() {
             field(out, key, names)?;

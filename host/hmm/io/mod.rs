@@ -77,7 +77,10 @@ fn parse(input: io::Result<Input<'_>>, file: String, format: Option<Format>) -> 
         None => Format::of_content(input.start(SNIFFED).map_err(Error::read(&file))?),
     };
     let model = match format {
-        Format::Json => json::read(input, &file)?,
+        Format::Json => match json::read(input, &file)? {
+            (model, Some(durations)) => return model.with_durations(durations).map_err(invalid(file)),
+            (model, None) => model,
+        },
         Format::Umdhmm => umdhmm::read(&input.read_all().map_err(Error::read(&file))?, &file)?,
         Format::Npz => {
             return Err(Error::Content { file, message: "an archive cannot be streamed, expected a file".to_owned() });

@@ -53,7 +53,7 @@ def _model(found: dict[str, Any], kind: str | None) -> CategoricalHMM | Gaussian
 def load(path: Path, *, format: str | None = None) -> CategoricalHMM | GaussianHMM:
     """Read a model from a file, or from a folder of hmmlearn's arrays.
 
-    Names of states and symbols are left out.
+    Names of states and symbols are left out. Each step of a duration becomes a state, which `fit` takes for any other.
 
     Parameters
     ----------

@@ -296,7 +296,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         let floors = self.spread.get_or_init(|| Spread::new(self.sequences)).floors(options.floor);
         each(self.models.len() == 1, self.models.iter_mut().zip(&expected).collect(), |(chain, expected)| {
             let mut model = chain.model.clone();
-            model.update(|parts| maximise(parts, expected, options, &floors));
+            maximise(&mut model, expected, options, &floors);
             *chain = Chain::new(&model);
         });
         Ok(())

@@ -963,7 +963,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         let mut models = self.models()?;
         let floors = self.spread.floors(options.floor);
         let pairs = models.par_iter_mut().zip(&expected);
-        pairs.for_each(|(model, expected)| model.update(|parts| maximise(parts, expected, options, &floors)));
+        pairs.for_each(|(model, expected)| maximise(model, expected, options, &floors));
         self.set_models(&models)
     }
 

@@ -74,12 +74,14 @@ impl KnownStates {
 
     /// The model with `more` columns of B, computed from V and B. Rows of B may then sum to more than 1.
     fn with_rows(&self, model: &Hmm, more: u32, of: impl FnOnce(usize, &[f64]) -> Vec<f64>) -> Hmm {
-        let mut parts = model.clone().into_parts();
-        if let (Emissions::Categorical { symbols, probs }, false) = (&mut parts.emissions, self.is_empty()) {
-            *probs = of(*symbols as usize, probs);
-            *symbols = symbols.wrapping_add(more);
-        }
-        Hmm::built(parts)
+        let mut changed = model.clone();
+        changed.update(|parts| {
+            if let (Emissions::Categorical { symbols, probs }, false) = (&mut parts.emissions, self.is_empty()) {
+                *probs = of(*symbols as usize, probs);
+                *symbols = symbols.wrapping_add(more);
+            }
+        });
+        changed
     }
 
     /// Adds the counts of pairs to those of their symbols.

@@ -2,6 +2,7 @@
 
 mod ambiguous;
 mod classes;
+mod durations;
 mod formats;
 mod hmmlearn;
 mod known;

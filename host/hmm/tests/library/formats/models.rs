@@ -90,7 +90,7 @@ fn invalid_models_are_reported() {
     assert_eq!(
         replaced("\"pi\"", "\"pie\""),
         "m:1:7: unknown key \"pie\" (known keys: pi, A, B, A[to][from], B[symbol][state], means, covariances, end, \
-         states, symbols, classes; free text: comment, _…)"
+         durations, states, symbols, classes; free text: comment, _…)"
     );
     assert!(replaced("\"B\"", "\"Symbols\"").contains("unknown key \"Symbols\", did you mean \"symbols\"? (known"));
     assert!(replaced("\"B\"", "\"_B\"").ends_with(": key \"B\" is missing (or B[symbol][state], means)"));
