@@ -64,6 +64,7 @@ suite() {
 processes() {
     step scripts/demo.sh >/dev/null
     step scripts/device_faults.py "$WARPKOV" "${WARPKOV%/*}/examples/libdriver.so" --jobs 1
+    step scripts/kill_resume.py "$WARPKOV"
     step scripts/test-mpi.sh
 }
 # All others: the names of the suite's cases begin so, and no others.

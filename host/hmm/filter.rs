@@ -10,6 +10,7 @@
 //! probability leaves the range of numbers is not lost: a later observation may leave no other.
 
 use std::collections::VecDeque;
+use std::iter;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -64,8 +65,7 @@ pub enum Refused {
 /// assert_eq!(filter.steps(), 3);
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
-pub struct Filter<'m> {
-    model: &'m Hmm,
+pub struct Filter {
     tables: Arc<Precomputed>,
     now: Distribution,
     /// The step that is computed, which replaces `now` unless the observation is refused.
@@ -80,29 +80,29 @@ pub struct Filter<'m> {
     past: VecDeque<(Vec<f64>, Vec<f64>)>,
 }
 
-impl<'m> Filter<'m> {
-    /// A filter before the first observation, which smooths over `lag` steps.
+impl Filter {
+    /// A filter before the first observation, which smooths over `lag` steps. It has a copy of the model.
     #[must_use]
-    pub fn new(model: &'m Hmm, lag: usize) -> Self {
+    pub fn new(model: &Hmm, lag: usize) -> Self {
         let n = model.start().len();
         let tables = Precomputed {
             emit: Emit::new(model),
             onward: Products::new(n, |to, from| model.row(from)[to]),
             back: (lag > 0).then(|| Products::new(n, |from, to| model.row(from)[to])),
+            model: model.clone(),
         };
-        Self::with(model, Arc::new(tables), lag)
+        Self::with(Arc::new(tables), lag)
     }
 
     /// Another filter of the same model and lag, before its first observation. Both share their tables.
     #[must_use]
     pub fn another(&self) -> Self {
-        Self::with(self.model, Arc::clone(&self.tables), self.lag)
+        Self::with(Arc::clone(&self.tables), self.lag)
     }
 
-    fn with(model: &'m Hmm, tables: Arc<Precomputed>, lag: usize) -> Self {
-        let n = model.start().len();
+    fn with(tables: Arc<Precomputed>, lag: usize) -> Self {
+        let n = tables.model.start().len();
         Self {
-            model,
             tables,
             now: Distribution::new(n),
             next: Distribution::new(n),
@@ -120,9 +120,9 @@ impl<'m> Filter<'m> {
     /// # Errors
     /// If the model does not emit it, at all or here. The filter is as before.
     pub fn push(&mut self, observation: Observation<'_>) -> Result<(), Refused> {
-        self.tables.emit.logs(self.model, observation, &mut self.emission, &mut self.scratch)?;
+        self.tables.emit.logs(&self.tables.model, observation, &mut self.emission, &mut self.scratch)?;
         if self.steps == 0 {
-            self.next.logs.iter_mut().zip(self.model.start()).for_each(|(log, p)| *log = p.ln());
+            self.next.logs.iter_mut().zip(self.tables.model.start()).for_each(|(log, p)| *log = p.ln());
         } else {
             self.tables.onward.weigh(&self.now, &mut self.next.logs);
         }
@@ -169,12 +169,18 @@ impl<'m> Filter<'m> {
         (self.past.len() > self.lag).then(|| self.smooth(self.lag..=self.lag, |_| 0.0).pop()).flatten()
     }
 
-    /// P(qₜ₊ₕ = j | o₁ … oₜ) of all states j, given that the sequence has not ended before; 0 if it must have ended.
+    /// P(qₜ₊ₕ = j | o₁ … oₜ) of all states j, given that the sequence has not ended before; 0 if it must have ended. Before
+    /// the first observation, π is the distribution one step ahead.
     #[must_use]
     pub fn predicted(&self, ahead: u32) -> Vec<f64> {
-        let mut state = Distribution { logs: self.now.logs.clone(), probs: self.now.probs.clone() };
+        let mut state = self.now.clone();
         let mut logs = vec![0.0; state.logs.len()];
-        for _ in 0..ahead {
+        let begins = self.steps == 0 && ahead > 0;
+        if begins {
+            state.logs.iter_mut().zip(self.tables.model.start()).for_each(|(log, p)| *log = p.ln());
+            state.normalise();
+        }
+        for _ in u32::from(begins)..ahead {
             self.tables.onward.weigh(&state, &mut logs);
             std::mem::swap(&mut state.logs, &mut logs);
             if state.normalise().is_none() {
@@ -189,7 +195,7 @@ impl<'m> Filter<'m> {
     #[must_use]
     pub fn observation(&self, states: &[f64]) -> Vec<f64> {
         let mixed = |of: &dyn Fn(usize) -> f64| states.iter().enumerate().map(|(state, p)| p * of(state)).sum::<f64>();
-        match self.model.emissions() {
+        match self.tables.model.emissions() {
             Emissions::Categorical { symbols, probs } => {
                 let symbols = *symbols as usize;
                 (0..symbols).map(|symbol| mixed(&|state| probs[state * symbols + symbol])).collect()
@@ -227,7 +233,7 @@ impl<'m> Filter<'m> {
     }
 
     fn close(&mut self, ends: bool) -> Result<(Vec<Vec<f64>>, f64), Refused> {
-        let last = self.model.end().filter(|_| ends);
+        let last = self.tables.model.end().filter(|_| ends);
         let end = |state: usize| last.map_or(0.0, |end| end[state].ln());
         self.next.logs.iter_mut().enumerate().for_each(|(state, log)| *log = self.now.logs[state] + end(state));
         if self.steps > 0 {
@@ -247,6 +253,32 @@ impl<'m> Filter<'m> {
         self.log_likelihood = Sum::default();
         self.now = Distribution::new(self.now.logs.len());
         Ok((smoothed, log_likelihood))
+    }
+
+    /// What the filter knows, as numbers for [`restore`](Self::restore).
+    #[must_use]
+    pub fn save(&self) -> Vec<f64> {
+        let Sum { sum, error } = self.log_likelihood;
+        let past = self.past.iter().flat_map(|(alpha, emission)| [alpha, emission]);
+        iter::once(&self.now.logs).chain(past).flatten().copied().chain([self.steps as f64, sum, error]).collect()
+    }
+
+    /// Takes what a filter of the same model and lag has [saved](Self::save). Returns false, without a change, if the
+    /// numbers are not of such a filter.
+    #[must_use]
+    pub fn restore(&mut self, saved: &[f64]) -> bool {
+        let n = self.now.logs.len();
+        let Some((rows, &[steps, sum, error])) = saved.split_last_chunk() else { return false };
+        let kept = if self.lag > 0 { steps.min(self.lag as f64 + 1.0) } else { 0.0 };
+        if !(steps >= 0.0 && rows.len() as f64 == (1.0 + 2.0 * kept) * n as f64) {
+            return false;
+        }
+        let (logs, past) = rows.split_at(n);
+        self.now = Distribution { logs: logs.to_vec(), probs: logs.iter().map(|log| log.exp()).collect() };
+        self.past = past.chunks_exact(2 * n).map(|step| (step[..n].to_vec(), step[n..].to_vec())).collect();
+        self.steps = steps as u64;
+        self.log_likelihood = Sum { sum, error };
+        true
     }
 
     /// The probabilities so many steps before the newest one, from the latest on, where `last` is ln β of the newest.
@@ -275,6 +307,7 @@ impl<'m> Filter<'m> {
 
 /// What all filters of a model share.
 struct Precomputed {
+    model: Hmm,
     emit: Emit,
     /// Σᵢ xᵢ Aᵢⱼ.
     onward: Products,
@@ -283,6 +316,7 @@ struct Precomputed {
 }
 
 /// N probabilities that sum to 1, and their logarithms.
+#[derive(Clone)]
 struct Distribution {
     logs: Vec<f64>,
     probs: Vec<f64>,

@@ -15,6 +15,7 @@
 
 use std::time::{Duration, Instant};
 
+use dashu_ratio::RBig;
 use serde::Serialize;
 use warpkov_common::interrupt;
 use warpkov_mdp::model::{Mdp, NO_ACTION};
@@ -260,6 +261,33 @@ fn loss(best: Interval, x: Interval) -> Interval {
     Interval::new(difference.lo.max(0.0), difference.hi.max(0.0))
 }
 
+/// The smallest interval around |value − x|.
+fn exact_error(value: f64, x: &Exact) -> Interval {
+    match x {
+        Exact::Finite(x) if value.is_finite() => {
+            let difference = rational::rational(value) - x;
+            Exact::Finite(if difference < RBig::ZERO { -difference } else { difference }).enclosure()
+        }
+        x => error(value, x.enclosure()),
+    }
+}
+
+/// The smallest interval around best − x, to be maximised with `sign`.
+fn exact_loss(best: &Exact, x: &Exact, sign: f64) -> Interval {
+    match (best, x) {
+        (Exact::Finite(best), Exact::Finite(x)) => {
+            let lost = if sign < 0.0 { x - best } else { best - x };
+            Exact::Finite(lost.max(RBig::ZERO)).enclosure()
+        }
+        (best, x) => loss(signed(sign, best.enclosure()), signed(sign, x.enclosure())),
+    }
+}
+
+/// An interval with the sign of a maximum, or of the model's rewards.
+fn signed(sign: f64, x: Interval) -> Interval {
+    if sign < 0.0 { -x } else { x }
+}
+
 fn largest(found: impl Iterator<Item = Interval>) -> Largest {
     found.enumerate().fold(Largest::NONE, |all, (place, found)| all.with(found, place))
 }
@@ -427,28 +455,32 @@ impl Asked<'_> {
 
     fn stationary(&self, values: &[f64], policy: Option<&[u32]>) -> Result<Verification, VerifyError> {
         let Claim { epsilon, loss: limit, work, .. } = *self.claim;
-        let signed: Vec<f64> = values.iter().map(|value| self.sign * value).collect();
-        let errors = |found: &[Interval]| largest(signed.iter().zip(found).map(|(&value, &x)| error(value, x)));
+        let guess: Vec<f64> = values.iter().map(|value| self.sign * value).collect();
+        let errors = |found: &[Interval]| largest(guess.iter().zip(found).map(|(&value, &x)| error(value, x)));
         let decided =
             |found: &[Interval]| errors(found).finding(epsilon, Arithmetic::Intervals).verdict != Verdict::Undecided;
         let all = Restricted { mdp: self.mdp, policy: None };
-        let mut optimal = self.enclose(all, &signed, epsilon / 8.0, &decided)?;
+        let mut optimal = self.enclose(all, &guess, epsilon / 8.0, &decided)?;
         let mut found = errors(&optimal).finding(epsilon, Arithmetic::Intervals);
-        let mut is_exact = false;
-        let mut decide_exactly = |optimal: &mut Vec<Interval>, start: Option<&[u32]>| -> Result<bool, VerifyError> {
-            if is_exact || work == 0 || interrupt::requested() {
-                return Ok(is_exact);
+        // Values in rational arithmetic, if that is permitted and affordable.
+        let exactly = |model: Restricted<'_>, start: Option<&[u32]>| {
+            if work == 0 || interrupt::requested() {
+                return Ok(None);
             }
-            match self.exact(all, start, &signed) {
-                Ok(exact) => *optimal = exact.enclosures(self.sign),
-                Err(VerifyError::TooLarge(_)) => return Ok(false),
-                Err(error) => return Err(error),
+            match self.exact(model, start, &guess) {
+                Ok(exact) => Ok(Some(exact.values)),
+                Err(VerifyError::TooLarge(_)) => Ok(None),
+                Err(error) => Err(error),
             }
-            is_exact = true;
-            Ok(true)
         };
-        if found.verdict == Verdict::Undecided && decide_exactly(&mut optimal, policy)? {
-            found = errors(&optimal).finding(epsilon, Arithmetic::Rationals);
+        let mut exact = None;
+        if found.verdict == Verdict::Undecided {
+            exact = exactly(all, policy)?;
+        }
+        if let Some(exact) = &exact {
+            optimal = self.enclosures(exact);
+            found = largest(values.iter().zip(exact).map(|(&value, x)| exact_error(value, x)))
+                .finding(epsilon, Arithmetic::Rationals);
         }
         let (mut lost, mut attained) = (None, None);
         if let Some(policy) = policy {
@@ -459,20 +491,22 @@ impl Asked<'_> {
             let of_loss =
                 |optimal: &[Interval], own: &[Interval]| losses(optimal, own).finding(limit, Arithmetic::Intervals);
             let open = |optimal: &[Interval], own: &[Interval]| of_loss(optimal, own).verdict == Verdict::Undecided;
-            let mut own = self.enclose(chain, &signed, limit / 8.0, &|own| !open(&optimal, own))?;
+            let mut own = self.enclose(chain, &guess, limit / 8.0, &|own| !open(&optimal, own))?;
             if found.arithmetic == Arithmetic::Intervals && open(&optimal, &own) {
                 // What suffices for the values may be too wide for the loss.
-                optimal = self.enclose(all, &signed, limit / 8.0, &|optimal| !open(optimal, &own))?;
+                optimal = self.enclose(all, &guess, limit / 8.0, &|optimal| !open(optimal, &own))?;
             }
             let mut of_policy = of_loss(&optimal, &own);
-            if of_policy.verdict == Verdict::Undecided && decide_exactly(&mut optimal, Some(policy))? {
-                match self.exact(chain, None, &signed) {
-                    Ok(exact) => {
-                        own = exact.enclosures(self.sign);
-                        of_policy = losses(&optimal, &own).finding(limit, Arithmetic::Rationals);
-                    }
-                    Err(VerifyError::TooLarge(_)) => {}
-                    Err(error) => return Err(error),
+            if of_policy.verdict == Verdict::Undecided {
+                if exact.is_none() {
+                    exact = exactly(all, Some(policy))?;
+                }
+                if let Some(best) = &exact
+                    && let Some(exact) = exactly(chain, None)?
+                {
+                    (optimal, own) = (self.enclosures(best), self.enclosures(&exact));
+                    let lost = best.iter().zip(&exact).map(|(best, x)| exact_loss(best, x, self.sign));
+                    of_policy = largest(lost).finding(limit, Arithmetic::Rationals);
                 }
             }
             (lost, attained) = (Some(of_policy), Some(self.as_given(own)));
@@ -488,7 +522,12 @@ impl Asked<'_> {
 
     /// Bounds with the sign of the model's rewards.
     fn as_given(&self, found: Vec<Interval>) -> Vec<Interval> {
-        if self.sign > 0.0 { found } else { found.into_iter().map(|x| -x).collect() }
+        found.into_iter().map(|x| signed(self.sign, x)).collect()
+    }
+
+    /// Neighbouring `f64` around exact values, with the sign of a maximum.
+    fn enclosures(&self, values: &[Exact]) -> Vec<Interval> {
+        values.iter().map(|value| signed(self.sign, value.enclosure())).collect()
     }
 
     fn horizon(&self, steps: u32, values: &[f64], policy: Option<&[u32]>) -> Result<Verification, VerifyError> {
@@ -527,9 +566,8 @@ impl Asked<'_> {
         if found.verdict == Verdict::Undecided && !is_plan && work > 0 {
             match self.exact(all, None, values) {
                 Ok(exact) => {
-                    let exact = exact.enclosures(self.sign);
-                    found = largest(values.iter().zip(exact).map(|(&value, x)| error(self.sign * value, x)))
-                        .finding(epsilon, Arithmetic::Rationals);
+                    let errors = values.iter().zip(&exact.values).map(|(&value, x)| exact_error(value, x));
+                    found = largest(errors).finding(epsilon, Arithmetic::Rationals);
                 }
                 Err(VerifyError::TooLarge(_)) => {}
                 Err(error) => return Err(error),
@@ -548,17 +586,6 @@ pub struct ExactSolution {
     pub values: Vec<Exact>,
     /// An optimal action of each state; [`NO_ACTION`] where there is none, or where any will do.
     pub policy: Vec<u32>,
-}
-
-impl ExactSolution {
-    /// Neighbouring `f64` around each value, with the sign of a maximum.
-    fn enclosures(&self, sign: f64) -> Vec<Interval> {
-        let enclosed = |value: &Exact| {
-            let x = value.enclosure();
-            if sign < 0.0 { -x } else { x }
-        };
-        self.values.iter().map(enclosed).collect()
-    }
 }
 
 /// Solves a model exactly, from the policy `start` and `guess`, a proposal of the values. Rows are treated as in [`verify`].

@@ -285,10 +285,11 @@ fn total(graph: &Backward<'_>, goal: Option<&[bool]>) -> Result<Found, Undefined
     let states = model.states();
     let sign = model.mdp.objective().sign();
     let is_goal = |state: usize| goal.is_some_and(|goal| goal[state]);
-    // The signs of the rewards, as written for a maximum.
+    // The signs of the rewards, as written for a maximum. Those of all actions say what missing the goal is worth, also to a policy that
+    // takes few of them.
     let mut signs = vec![0_i8; model.mdp.rows()];
     for state in (0..states).filter(|&state| !is_goal(state)) {
-        for row in model.rows(state) {
+        for row in model.mdp.choices().rows(state) {
             signs[row] = sign_of_reward(model.mdp, row) * sign as i8;
         }
     }

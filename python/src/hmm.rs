@@ -9,13 +9,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use warpkov_common::interrupt;
 use warpkov_hmm::backends::device::OverPaths;
-use warpkov_hmm::filter::{Filter, Refused};
 use warpkov_hmm::io::{self, Format};
 use warpkov_hmm::model::{self, Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
 use warpkov_hmm::run::{Running, alone};
 use warpkov_hmm::sample::sample;
-use warpkov_hmm::sequences::{self, Observation, Observations, Sequences};
+use warpkov_hmm::sequences::{self, Observations, Sequences};
 use warpkov_hmm::train::{Round, Status, train};
 use warpkov_runtime::choose::DeviceChoice;
 
@@ -27,17 +26,19 @@ use warpkov_cli::error::Error;
 use warpkov_cli::hmm::generate::Family;
 use warpkov_cli::named;
 
+mod filter;
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hmm_scores, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_decode, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_check, module)?)?;
-    module.add_function(wrap_pyfunction!(hmm_filter, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_generate, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_load, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_posteriors, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_save, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_train, module)?)?;
-    module.add_function(wrap_pyfunction!(hmm_sample, module)?)
+    module.add_function(wrap_pyfunction!(hmm_sample, module)?)?;
+    filter::register(module)
 }
 
 /// The parameters of a model.
@@ -197,65 +198,6 @@ fn hmm_decode(py: Python<'_>, parts: Parts, sequences: Observed, place: Where) -
     let decoded =
         compute(py, &model, &sequences, &place, OverPaths::Maxima, |recursions| Ok(only(recursions.viterbi()?)))?;
     Ok((decoded.states.into(), decoded.scores.into()))
-}
-
-/// The probability of each state after each observation, and ln P of the observations of its sequence so far. An
-/// observation that the model cannot emit, or that is none, ends the call, is missing, or begins another sequence.
-#[pyfunction]
-fn hmm_filter(py: Python<'_>, parts: Parts, sequences: Observed, on_error: &str) -> PyResult<(Buffer, Buffer)> {
-    let model = parts.model()?;
-    let Observed { offsets, symbols, vectors } = &sequences;
-    // Checked and used: no other thread may change them in between.
-    let offsets = offsets.to_vec();
-    let (steps, d) = match (symbols, vectors) {
-        (Some(symbols), None) => (symbols.as_ref().len(), 1),
-        (None, Some((d, values))) => (values.as_ref().len() / (*d).max(1) as usize, (*d).max(1) as usize),
-        _ => return Err(invalid("expected either symbols or vectors")),
-    };
-    if offsets.first() != Some(&0) || offsets.last() != Some(&(steps as u64)) || !offsets.is_sorted() {
-        return Err(invalid("the lengths do not sum to the number of observations"));
-    }
-    let (symbols, values) = (symbols.as_ref().map(AsRef::as_ref), vectors.as_ref().map(|(_, values)| values.as_ref()));
-    let seen = |at: usize| match (symbols, values) {
-        (Some(symbols), _) => Observation::Symbol(symbols[at]),
-        (_, Some(values)) => Observation::Vector(&values[at * d..][..d]),
-        _ => Observation::Missing,
-    };
-    let found = detached(py, || {
-        let (mut probs, mut logs) = (Vec::with_capacity(steps * model.start().len()), Vec::with_capacity(steps));
-        let mut filter = Filter::new(&model, 0);
-        for pair in offsets.windows(2) {
-            for at in pair[0] as usize..pair[1] as usize {
-                let refused = match (filter.push(seen(at)), on_error) {
-                    (Ok(()), _) => Ok(()),
-                    (Err(refused), "stop") => return Err((at, refused)),
-                    (Err(_), "missing") => filter.push(Observation::Missing).or_else(|_| {
-                        filter.break_off();
-                        filter.push(Observation::Missing)
-                    }),
-                    (Err(_), _) => {
-                        filter.break_off();
-                        filter.push(seen(at)).or_else(|_| filter.push(Observation::Missing))
-                    }
-                };
-                refused.map_err(|refused| (at, refused))?;
-                probs.extend_from_slice(filter.probs());
-                logs.push(filter.log_likelihood());
-            }
-            filter.break_off();
-        }
-        Ok((probs, logs))
-    })?;
-    let (probs, logs) = found.map_err(|(at, refused)| {
-        invalid(match refused {
-            Refused::Symbol { found, symbols } => format!("X[{at}, 0] is {found}, expected a symbol below {symbols}"),
-            Refused::Vector { .. } => {
-                format!("X[{at}] is not finite, expected {d} finite numbers, or NaN where one is missing")
-            }
-            refused => format!("X[{at}]: {refused}"),
-        })
-    })?;
-    Ok((probs.into(), logs.into()))
 }
 
 /// The probability of each state at each observation.

@@ -485,4 +485,17 @@ fn solutions_are_exact_and_verified() {
     let found: Value = serde_json::from_str(&verify("2.1", 1)).unwrap();
     assert_eq!((&found["verdict"], &found["values"]["worst"]), (&json!("refuted"), &json!("a")));
     assert_eq!(printed(folder, &["verify", "one.csv", "none.json", "--gamma", "0.5"], 2), "");
+
+    // Idling earns half of it: the policy loses 1.
+    fs::write(folder.join("two.csv"), "state,action,next,probability,reward\na,stay,a,1,1\na,idle,a,1,0.5\n").unwrap();
+    fs::write(folder.join("idle.json"), r#"{"values": [2], "policy": [1]}"#).unwrap();
+    for (loss, code, said) in [("1", 0, "Proved: V* − V^π ≤ 1"), ("0.999", 1, "Refuted: V* − V^π > 9.99e-1: at least ")]
+    {
+        for more in [&[][..], &["--no-rationals"]] {
+            let verify = [&["verify", "two.csv", "idle.json", "--gamma", "0.5", "--loss", loss], more].concat();
+            // No interval ends at the exact loss.
+            let text = printed(folder, &verify, if more.is_empty() { code } else { 1 });
+            assert!(text.contains(if code == 0 && !more.is_empty() { "Undecided: " } else { said }), "{text}");
+        }
+    }
 }

@@ -215,8 +215,8 @@ fn follow(
 }
 
 /// A sequence that is followed.
-struct Followed<'m> {
-    filter: Filter<'m>,
+struct Followed {
+    filter: Filter,
     /// Its number, from 1.
     number: u64,
     /// Its name in a table.
@@ -231,7 +231,7 @@ struct Answers<'m, W: Write> {
     observation: bool,
     json: bool,
     /// The sequences that have not ended, in order of appearance; never empty.
-    open: Vec<Followed<'m>>,
+    open: Vec<Followed>,
     /// Index in `open` of each id; empty without ids.
     ids: HashMap<Vec<u8>, usize>,
     /// Index in `open` of the sequence of the last observation.

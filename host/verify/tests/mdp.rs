@@ -1,7 +1,8 @@
 //! Verdicts on random models, against rational arithmetic and enumeration of all policies.
 
 use dashu_ratio::RBig;
-use warpkov_mdp::model::{Mdp, NO_ACTION, Objective};
+use warpkov_mdp::model::{Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
+use warpkov_verify::interval::Interval;
 use warpkov_verify::mdp::{Claim, ExactSolution, Quantity, Verdict, solve_exactly, verify};
 use warpkov_verify::rational::{Exact, WORK};
 
@@ -28,6 +29,18 @@ fn set(mdp: &Mdp, goal: &[u32]) -> Vec<bool> {
     set
 }
 
+/// What missing the goal is worth, to be maximised.
+fn missed(mdp: &Mdp, goal: &[bool]) -> f64 {
+    let has = |sign: f64| {
+        let states = (0..mdp.states() as usize).filter(|&s| !goal[s]);
+        states
+            .flat_map(|s| mdp.choices().rows(s))
+            .any(|row| sign * mdp.objective().sign() * mdp.action_reward(row) > 0.0)
+    };
+    let gains = has(1.0) || (!has(-1.0) && mdp.objective() == Objective::Maximize);
+    if gains { f64::INFINITY } else { f64::NEG_INFINITY }
+}
+
 /// V* by enumeration of all policies.
 fn by_enumeration(mdp: &Mdp, quantity: &Quantity) -> Vec<Value> {
     let states = mdp.states() as usize;
@@ -39,18 +52,8 @@ fn by_enumeration(mdp: &Mdp, quantity: &Quantity) -> Vec<Value> {
         }
         Quantity::Total(Some(goal)) => {
             let goal = set(mdp, goal);
-            let counts = |s: usize| !goal[s];
-            let costs = (0..states)
-                .filter(|&s| counts(s))
-                .flat_map(|s| mdp.choices().rows(s))
-                .any(|row| mdp.objective().sign() * mdp.action_reward(row) < 0.0);
-            let gains = (0..states)
-                .filter(|&s| counts(s))
-                .flat_map(|s| mdp.choices().rows(s))
-                .any(|row| mdp.objective().sign() * mdp.action_reward(row) > 0.0);
-            let maximize = mdp.objective() == Objective::Maximize;
-            let missed = if gains || (!costs && maximize) { f64::INFINITY } else { f64::NEG_INFINITY };
-            enumerate(mdp, |policy| Chain::new(mdp, policy, &goal).total(&goal, mdp.objective().sign() * missed))
+            let missed = mdp.objective().sign() * missed(mdp, &goal);
+            enumerate(mdp, |policy| Chain::new(mdp, policy, &goal).total(&goal, missed))
         }
         Quantity::Total(None) => enumerate(mdp, |policy| Chain::new(mdp, policy, &none).cumulative()),
         Quantity::Average => enumerate(mdp, |policy| Chain::new(mdp, policy, &none).gain()),
@@ -186,4 +189,179 @@ fn finite_horizons() {
         let mdp = model(&mut random, Rewards::Both);
         assert!(check(seed, &mdp, &Quantity::Horizon(random.below(7) as u32), None));
     }
+}
+
+/// V^π of any policy, by solving its equations.
+fn by_policy(mdp: &Mdp, quantity: &Quantity, policy: &[u32]) -> Vec<Value> {
+    let states = mdp.states() as usize;
+    let none = vec![false; states + 1];
+    let sign = mdp.objective().sign();
+    let mut found = match quantity {
+        Quantity::Discounted => discounted(mdp, policy).into_iter().map(Value::Finite).collect(),
+        Quantity::Reach(goal) => {
+            let goal = set(mdp, goal);
+            Chain::new(mdp, policy, &goal).reach(&goal)
+        }
+        Quantity::Total(Some(goal)) => {
+            let goal = set(mdp, goal);
+            Chain::new(mdp, policy, &goal).total(&goal, sign * missed(mdp, &goal))
+        }
+        Quantity::Total(None) => Chain::new(mdp, policy, &none).cumulative(),
+        Quantity::Average => Chain::new(mdp, policy, &none).gain(),
+        Quantity::Horizon(_) => unreachable!(),
+    };
+    found.truncate(states);
+    found
+}
+
+/// The largest loss of a state, to be maximised; infinite where a value is.
+fn largest_loss(best: &[Value], own: &[Value], sign: f64) -> Value {
+    let of_state = |(best, own): (&Value, &Value)| match (best, own) {
+        (Value::Finite(best), Value::Finite(own)) => Value::Finite((best - own) * exact(sign)),
+        (best, own) if best == own => Value::Finite(RBig::ZERO),
+        _ => Value::Infinite(f64::INFINITY),
+    };
+    let losses = best.iter().zip(own).map(of_state);
+    losses.fold(Value::Finite(RBig::ZERO), |most, x| most.best(x, Objective::Maximize))
+}
+
+/// Claims below the exact loss of a random policy are refuted, others are not. Returns what intervals alone refute of the
+/// former: nothing where the loss is 0.
+fn check_loss(seed: u64, mdp: &Mdp, quantity: &Quantity, random: &mut Random) -> Option<bool> {
+    let states = mdp.states() as usize;
+    let solved = solve_exactly(mdp, quantity, &vec![0.0; states], None, WORK).ok()?;
+    let near: Vec<f64> = solved.values.iter().map(Exact::nearest).collect();
+    let best: Vec<Value> = solved.values.iter().map(value).collect();
+    let action = |state| match mdp.choices().count(state) as u64 {
+        0 => NO_ACTION,
+        actions => random.below(actions) as u32,
+    };
+    let policy: Vec<u32> = (0..states).map(action).collect();
+    let own = by_policy(mdp, quantity, &policy);
+    let lost = largest_loss(&best, &own, mdp.objective().sign());
+    let claim = Claim { epsilon: 1.0, visits: 2_000_000, ..Claim::default() };
+    let verdict = |loss: f64, work: u64| {
+        let found = verify(mdp, quantity, &near, Some(&policy), &Claim { loss, work, ..claim }).unwrap();
+        let found = found.policy.unwrap();
+        assert!(lost.is_within(found.lower, found.upper), "seed {seed}, {quantity:?}: {found:?}, exactly {lost:?}");
+        found.verdict
+    };
+    // The neighbours of the loss.
+    let loss = match &lost {
+        Value::Finite(x) => Exact::Finite(x.clone()).enclosure(),
+        Value::Infinite(_) => Interval::new(f64::MAX, f64::INFINITY),
+    };
+    for claimed in [loss.hi, 2.0 * loss.hi] {
+        assert_eq!(verdict(claimed, WORK), Verdict::Proved, "seed {seed}, {quantity:?}: {lost:?}");
+        assert_ne!(verdict(claimed, 0), Verdict::Refuted, "seed {seed}, {quantity:?}: {lost:?}");
+    }
+    if loss.hi == 0.0 {
+        return None;
+    }
+    for claimed in [loss.lo.next_down(), loss.lo * (1.0 - 1e-6)] {
+        assert_eq!(verdict(claimed, WORK), Verdict::Refuted, "seed {seed}, {quantity:?}: {lost:?}, {policy:?}");
+    }
+    Some(verdict(loss.lo * 0.9, 0) == Verdict::Refuted)
+}
+
+#[test]
+fn losses_that_are_larger_than_claimed_are_refuted() {
+    let (mut wrong, mut refuted) = (0, 0);
+    for seed in seeds(150) {
+        let mut random = Random(seed);
+        let rewards = [Rewards::Gains, Rewards::Costs, Rewards::Both][random.below(3) as usize];
+        let mdp = model(&mut random, rewards);
+        let goal: Vec<u32> = (0..mdp.states()).filter(|_| random.below(3) == 0).collect();
+        let total = Quantity::Total((random.below(2) == 0).then(|| goal.clone()));
+        for quantity in [Quantity::Discounted, Quantity::Reach(goal.clone()), total, Quantity::Average] {
+            let by_intervals = check_loss(seed, &mdp, &quantity, &mut random);
+            wrong += usize::from(by_intervals.is_some());
+            refuted += usize::from(by_intervals == Some(true));
+        }
+    }
+    eprintln!("of {wrong} claims that are 10 % too small, intervals alone refute {refuted}");
+    assert!(wrong >= seeds(150).count() && refuted * 10 >= 9 * wrong, "{refuted} of {wrong}");
+}
+
+/// A policy that waits for ever misses the goal, which is worth −∞ where other actions have costs, although waiting is free.
+#[test]
+fn missing_the_goal_is_worth_what_the_model_says() {
+    for (objective, reward, waiting) in [(Objective::Maximize, -1.0, false), (Objective::Minimize, -1.0, true)] {
+        let transitions = Csr::new(vec![0, 1, 2, 3], vec![0, 1, 1], vec![1.0; 3]).unwrap();
+        let parts = MdpParts {
+            states: 2,
+            choices: Choices::Ragged(vec![0, 2, 3].into()),
+            gamma: 1.0,
+            objective,
+            transitions,
+            action_rewards: vec![0.0, reward, 0.0].into(),
+            ..MdpParts::default()
+        };
+        let mdp = parts.validated().unwrap();
+        let goal = Quantity::Total(Some(vec![1]));
+        let optimal = solve_exactly(&mdp, &goal, &[0.0; 2], None, WORK).unwrap();
+        let near: Vec<f64> = optimal.values.iter().map(Exact::nearest).collect();
+        for work in [WORK, 0] {
+            let found = verify(&mdp, &goal, &near, Some(&[0, 0]), &Claim { work, ..Claim::default() }).unwrap();
+            // A gain for ever, when minimising: −∞ is the best.
+            let expected = if waiting { Verdict::Proved } else { Verdict::Refuted };
+            assert_eq!(found.policy.unwrap().verdict, expected, "{objective:?}: {found:?}");
+        }
+    }
+}
+
+/// V_t of each step, and of a plan, in rational arithmetic, to be maximised, last step first. Rows are taken as they are.
+fn backward(mdp: &Mdp, steps: usize, plan: Option<&[u32]>) -> Vec<Vec<RBig>> {
+    let states = mdp.states() as usize;
+    let mut all = vec![vec![RBig::ZERO; states]];
+    for step in (0..steps).rev() {
+        let after = &all[0];
+        let q = |row: usize| {
+            let (to, probs) = mdp.transitions().row(row);
+            let next = to.iter().zip(probs).fold(RBig::ZERO, |sum, (&to, &p)| sum + exact(p) * &after[to as usize]);
+            exact(mdp.objective().sign() * mdp.action_reward(row)) + exact(mdp.gamma()) * next
+        };
+        let of_state = |state: usize| {
+            let rows = mdp.choices().rows(state);
+            let taken = |row: &usize| plan.is_none_or(|plan| plan[step * states + state] as usize == row - rows.start);
+            rows.clone().filter(taken).map(q).max().unwrap_or(RBig::ZERO)
+        };
+        let new = (0..states).map(of_state).collect();
+        all.insert(0, new);
+    }
+    all
+}
+
+#[test]
+fn losses_of_plans_are_refuted() {
+    let mut refuted = 0;
+    for seed in seeds(150) {
+        let mut random = Random(seed);
+        let mdp = model(&mut random, Rewards::Both);
+        let steps = 2 + random.below(5) as usize;
+        let mut action = |state: usize| match mdp.choices().count(state) as u64 {
+            0 => NO_ACTION,
+            actions => random.below(actions) as u32,
+        };
+        let plan: Vec<u32> = (0..steps * mdp.states() as usize).map(|at| action(at % mdp.states() as usize)).collect();
+        let (best, own) = (backward(&mdp, steps, None), backward(&mdp, steps, Some(&plan)));
+        let lost = best.iter().flatten().zip(own.iter().flatten()).map(|(best, own)| best - own).max().unwrap();
+        let near = |x: &RBig| mdp.objective().sign() * Exact::Finite(x.clone()).nearest();
+        let values: Vec<f64> = best[..steps].iter().flatten().map(near).collect();
+        let loss = Exact::Finite(lost.clone()).enclosure();
+        let verdict = |loss: f64| {
+            let claim = Claim { loss, epsilon: 1.0, ..Claim::default() };
+            let found = verify(&mdp, &Quantity::Horizon(steps as u32), &values, Some(&plan), &claim).unwrap();
+            let found = found.policy.unwrap();
+            assert!(Value::Finite(lost.clone()).is_within(found.lower, found.upper), "seed {seed}: {found:?}, {lost}");
+            found.verdict
+        };
+        assert_ne!(verdict(loss.hi), Verdict::Refuted, "seed {seed}");
+        let scale = values.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+        if loss.lo > 1e-9 * scale {
+            assert_eq!(verdict(loss.lo * (1.0 - 1e-6)), Verdict::Refuted, "seed {seed}: {lost}");
+            refuted += 1;
+        }
+    }
+    assert!(refuted * 2 > seeds(150).count(), "{refuted}");
 }

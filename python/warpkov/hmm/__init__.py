@@ -12,7 +12,8 @@ path q and the observations O have the joint probability
 
 from ._categorical import CategoricalHMM
 from ._files import generate, load, save
+from ._filter import Filter
 from ._gaussian import GaussianHMM
 from ._monitor import ConvergenceMonitor
 
-__all__ = ["CategoricalHMM", "ConvergenceMonitor", "GaussianHMM", "generate", "load", "save"]
+__all__ = ["CategoricalHMM", "ConvergenceMonitor", "Filter", "GaussianHMM", "generate", "load", "save"]

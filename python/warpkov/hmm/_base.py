@@ -170,8 +170,12 @@ class BaseHMM:
             warnings.warn(f"training has stopped {why}", ConvergenceWarning, stacklevel=2)
         return self
 
-    def filter(self, X: Any, lengths: Any = None, on_error: OnError = "stop") -> tuple[np.ndarray, np.ndarray]:
+    def filter(
+        self, X: Any, lengths: Any = None, on_error: OnError = "stop", *, lag: int = 0, ahead: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return what is known after each observation, from it and those before it.
+
+        `Filter` takes the observations of a stream one at a time.
 
         Parameters
         ----------
@@ -181,11 +185,16 @@ class BaseHMM:
             What to do about an observation that the model cannot emit, or that is none: an infinite number, or a symbol
             that the model lacks. "stop" raises ValueError, "missing" takes it as missing, and "restart" begins another
             sequence, with the observation if that is possible.
+        lag : int
+            Fixed-lag smoothing: each row also knows the next `lag` observations of its sequence.
+        ahead : int
+            Prediction: row t is about the state `ahead` steps behind observation t.
 
         Returns
         -------
         probs : ndarray, shape (n_samples, n_components)
-            The probability of each state, P(q_t = i | o_1 ... o_t).
+            The probability of each state: P(q_t = i | o_1 ... o_s) with s = min(t + lag, T), or
+            P(q_{t+ahead} = i | o_1 ... o_t).
         log_probs : ndarray, shape (n_samples,)
             ln P(o_1 ... o_t) of the observations of the sequence so far.
 
@@ -203,8 +212,11 @@ class BaseHMM:
         """
         if on_error not in ("stop", "missing", "restart"):
             raise ValueError(f"on_error is '{on_error}', expected 'stop', 'missing' or 'restart'")
+        lag, ahead = counted(lag, "lag"), counted(ahead, "ahead")
+        if lag and ahead:
+            raise ValueError(f"lag is {lag} and ahead is {ahead}, expected one of them to be 0")
         sequences, _ = self._observed(X, lengths, checked=False)
-        probs, logs = _warpkov.hmm_filter(self._parts(), sequences, on_error)
+        probs, logs = _warpkov.hmm_filter(self._parts(), sequences, on_error, lag, ahead)
         return np.asarray(probs).reshape(-1, self.n_components), np.asarray(logs)
 
     def score(self, X: Any, lengths: Any = None) -> float:
@@ -449,6 +461,17 @@ class BaseHMM:
 
     def _observations(self, flat: np.ndarray) -> np.ndarray:
         raise NotImplementedError
+
+    def _mixture(self, probs: np.ndarray) -> Any:
+        """The distribution of an observation, given those of the states."""
+        raise NotImplementedError
+
+
+def counted(number: Any, name: str, least: int = 0, most: int = 999_999) -> int:
+    """An integer in a range."""
+    if not isinstance(number, (int, np.integer)) or not least <= number <= most:
+        raise ValueError(f"{name} is {number}, expected an integer from {least} to {most}")
+    return int(number)
 
 
 def dense(X: Any) -> np.ndarray:

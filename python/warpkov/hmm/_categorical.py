@@ -210,3 +210,6 @@ class CategoricalHMM(BaseHMM):
 
     def _observations(self, flat: np.ndarray) -> np.ndarray:
         return flat.astype(np.int64).reshape(-1, 1)
+
+    def _mixture(self, probs: np.ndarray) -> Any:
+        return probs @ np.asarray(self.emissionprob_)

@@ -299,6 +299,12 @@ class GaussianHMM(BaseHMM):
     def _observations(self, flat: np.ndarray) -> np.ndarray:
         return flat.reshape(-1, self._features())
 
+    def _mixture(self, probs: np.ndarray) -> Any:
+        mean = probs @ np.asarray(self.means_)
+        deviations = np.asarray(self.means_) - mean
+        within, between = np.tensordot(probs, self.covars_, 1), deviations.T @ (probs[:, None] * deviations)
+        return mean, within + between
+
 
 _SHAPES: dict[str, Any] = {
     "spherical": lambda n, d: (n,),

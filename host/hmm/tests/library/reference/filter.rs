@@ -102,6 +102,32 @@ fn filtering_agrees_with_the_recursions_over_every_beginning() {
     assert!(steps > 3000 && refused > 20 && smallest < 1e-300, "{steps} steps, {refused} refused, {smallest:e}");
 }
 
+/// A restored filter goes on with the same bits, and numbers of another filter change nothing.
+#[test]
+fn filters_are_saved_and_restored() {
+    for seed in 0..100 {
+        let (model, sequences) = crate::wide::random_case(seed);
+        for lag in [0, 2] {
+            let mut filter = Filter::new(&model, lag);
+            for at in sequences.range(0).take(20) {
+                let mut restored = Filter::new(&model, lag);
+                let saved = filter.save();
+                assert!(restored.restore(&saved));
+                assert!(!restored.restore(&saved[1..]) && !restored.restore(&[]));
+                assert!(!restored.restore(&[&saved[..saved.len() - 3], &[f64::NAN, 0.0, 0.0]].concat()));
+                let seen = observation(&sequences, at);
+                assert_eq!(restored.push(seen), filter.push(seen));
+                assert_eq!(restored.smoothed(), filter.smoothed());
+                assert_eq!(restored.save(), filter.save());
+                assert_eq!(restored.steps(), filter.steps());
+                let mut another = filter.another();
+                assert!(another.restore(&filter.save()));
+                assert_eq!(restored.break_off(), another.break_off());
+            }
+        }
+    }
+}
+
 /// Predictions are those of powers of A, and a step without an observation is a prediction.
 #[test]
 fn predictions_are_powers_of_the_transition_matrix() {
@@ -112,6 +138,9 @@ fn predictions_are_powers_of_the_transition_matrix() {
         &[0.5, 0.5, 0.1, 0.9, 0.75, 0.25],
     );
     let mut filter = Filter::new(&model, 0);
+    near(&filter.predicted(0), &[0.0; 3], 0.0, "before the first observation");
+    near(&filter.predicted(1), &[1.0, 0.0, 0.0], 0.0, "the first observation");
+    near(&filter.predicted(2), &[0.9, 0.1, 0.0], 1e-15, "the second observation");
     filter.push(Observation::Symbol(0)).unwrap();
     near(&filter.predicted(0), &[1.0, 0.0, 0.0], 0.0, "0 steps");
     near(&filter.predicted(1), &[0.9, 0.1, 0.0], 1e-15, "1 step");
