@@ -28,7 +28,7 @@ fn krylov(model: &Mdp, options: EngineOptions) -> Result<Krylov<System<'_>>, war
 
 /// Models of every kind: ragged ones with terminal states and ends, long rows, grids with repeated patterns, and
 /// one with a single state that has an action.
-fn models() -> Vec<Mdp> {
+pub fn models() -> Vec<Mdp> {
     let mut random = Random::new(7);
     let grid = |width, height, walls, obstacles| {
         let grid = SlipGrid { width, height, walls, obstacles, ..SlipGrid::default() };

@@ -6,6 +6,7 @@ mod epsilon;
 mod formats;
 mod ranks;
 mod reference;
+mod threads;
 
 #[path = "../../../../tests/support/exact.rs"]
 mod exact;

@@ -1,19 +1,28 @@
 //! Batches of sequences against runs one by one, on any number of threads, in both precisions and with little memory.
 
+use std::ops::ControlFlow;
+
 use warpkov_hmm::backend::Recursions;
 use warpkov_hmm::backends::cpu::Batch;
-use warpkov_hmm::generate::{Kind, LeftRight, Uniform};
+use warpkov_hmm::generate::{Kind, LeftRight, Uniform, restart};
 use warpkov_hmm::model::{Emissions, Hmm};
+use warpkov_hmm::options::Options;
 use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{Observations, Sequences, offsets};
+use warpkov_hmm::train::train;
 use warpkov_runtime::Precise;
 
 use super::common::{all, all_in, categorical, close, one, without_ends};
 
-/// Sequences of random lengths between 1 and 70, unsorted.
+/// 45 sequences of random lengths between 1 and 70, unsorted.
 fn ragged(model: &Hmm, seed: u64) -> Sequences {
-    let parts: Vec<Sequences> =
-        (0..45).map(|m| sample(model, 1, Some(1 + (m * 37 + 11) % 70), seed + m as u64).unwrap().sequences).collect();
+    ragged_of(model, 45, seed)
+}
+
+fn ragged_of(model: &Hmm, count: usize, seed: u64) -> Sequences {
+    let parts: Vec<Sequences> = (0..count)
+        .map(|m| sample(model, 1, Some(1 + (m * 37 + 11) % 70), seed + m as u64).unwrap().sequences)
+        .collect();
     let offsets = offsets(parts.iter().map(Sequences::steps));
     let observations = match model.emissions() {
         Emissions::Categorical { .. } => Observations::Symbols(
@@ -90,17 +99,42 @@ fn ragged_batches_are_runs_one_by_one_in_f32() {
     ragged_is_one_by_one::<f32>();
 }
 
-#[test]
-fn the_number_of_threads_does_not_change_a_bit() {
-    for model in models() {
-        let sequences = ragged(&without_ends(&model), 9);
-        let runs = [1, 2, 5].map(|threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let all = pool.install(|| all_in::<f32>(&model, &sequences));
+/// Below this many multiplications, one thread does all.
+const FEW: usize = 1 << 23;
+
+/// The results of `f` on 1, 2, 3 and 5 threads.
+fn on_threads<R: Send>(f: impl Fn() -> R + Sync) -> [R; 4] {
+    [1, 2, 3, 5].map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(&f))
+}
+
+fn threads_do_not_matter<T: Precise>() {
+    for model in models().into_iter().filter(|model| model.states() > 10) {
+        let n = model.states() as usize;
+        let sequences = ragged_of(&without_ends(&model), FEW / (34 * n * n) + 1, 9);
+        assert!(sequences.steps() * n * n >= FEW, "{} steps", sequences.steps());
+        let runs = on_threads(|| {
+            let all = all_in::<T>(&model, &sequences);
             (all.logs, all.posteriors, all.decoded, all.expected)
         });
-        assert!(runs[0] == runs[1] && runs[0] == runs[2]);
+        assert!(runs[1..].iter().all(|run| *run == runs[0]));
+        let restarts: Vec<Hmm> = (0..2).map(|stream| restart(&model, &sequences, 5, stream)).collect();
+        let options = Options { iterations: 2, tolerance: 0.0, ..Options::default() };
+        let runs = on_threads(|| {
+            let mut batch = Batch::<T>::new(&sequences);
+            train(&mut batch, restarts.clone(), &options, &mut |_| ControlFlow::Continue(())).unwrap()
+        });
+        assert!(runs[1..].iter().all(|run| *run == runs[0]));
     }
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit_in_f64() {
+    threads_do_not_matter::<f64>();
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit_in_f32() {
+    threads_do_not_matter::<f32>();
 }
 
 #[test]

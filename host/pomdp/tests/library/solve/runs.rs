@@ -7,7 +7,7 @@ use warpkov_common::choice::Choice;
 use warpkov_pomdp::generate::{FourByThree, Inspection, Tag, Tiger};
 use warpkov_pomdp::io::{Format, read_from};
 use warpkov_pomdp::model::Pomdp;
-use warpkov_pomdp::options::{Expansion, Gap, Limits, SolveOptions, earned};
+use warpkov_pomdp::options::{Expansion, Gap, Limits, Scheme, SolveOptions, earned};
 use warpkov_pomdp::solution::Status;
 use warpkov_pomdp::solve::solve_with;
 use warpkov_runtime::choose::DeviceChoice;
@@ -30,17 +30,24 @@ fn runs_are_reproducible() {
     }
 }
 
-/// Trials with batched updates of the upper bound have the same result on one core and on three.
+/// All expansions and schemes, and trials with batched updates of the upper bound, have the same result on any number of threads.
 #[test]
 fn cores_do_not_matter() {
-    let model = Tag::default().generate().unwrap();
-    let options = SolveOptions { expansion: Some(Expansion::Hsvi), trials: Some(8), ..options(1e-3, 30) };
-    let ends = [1, 3].map(|threads| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let end = *pool.install(|| solve_with(&model, &options, &mut |_| ControlFlow::Continue(()))).unwrap().end();
-        (end.lower.to_bits(), end.upper.to_bits(), end.vectors, end.beliefs)
-    });
-    assert_eq!(ends[0], ends[1]);
+    let model = FourByThree::default().generate().unwrap();
+    let schemes = |expansion| Scheme::ALL.iter().map(move |&scheme| (expansion, Some(scheme), None, 3));
+    let runs = Expansion::ALL.iter().flat_map(|&expansion| schemes(expansion));
+    for (expansion, scheme, trials, iterations) in runs.chain([(Expansion::Hsvi, None, Some(8), 12)]) {
+        let options =
+            SolveOptions { expansion: Some(expansion), scheme, trials, beliefs: 20, ..options(1e-3, iterations) };
+        let on = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let found = pool.install(|| solve_with(&model, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
+            let end = *found.end();
+            (found.vectors, end.lower.to_bits(), end.upper.to_bits(), end.beliefs, end.backups)
+        };
+        let one = on(1);
+        assert!([2, 3, 5].into_iter().all(|threads| on(threads) == one), "{expansion}, {scheme:?}");
+    }
 }
 
 /// The default gap is relative to the value: it does not depend on the unit of rewards, and ends where the value is 0.
