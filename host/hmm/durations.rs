@@ -16,14 +16,37 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::maximise::normalise;
-use super::model::{HmmParts, Invalid, Names, ROUNDING, free};
-use super::options::{Frozen, Pseudocounts};
 use warpkov_common::names::name;
 use warpkov_common::parameters::SUM_TOLERANCE;
 
 /// Maximum number of transition and emission parameters of an expansion, which take 64 MiB: 2896 states without emissions.
 pub const MOST: usize = 1 << 23;
+
+/// Deviation of a sum from 1 that rounding explains.
+const ROUNDING: f64 = 1e-12;
+
+/// A parameter of a duration that is out of range.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum InvalidDuration {
+    /// A number is out of range.
+    #[error("{place} is {found}, expected {expected}")]
+    Value {
+        /// The number's keys.
+        place: String,
+        /// The number.
+        found: f64,
+        /// The range.
+        expected: &'static str,
+    },
+    /// Probabilities do not sum to 1.
+    #[error("{place} sums to {sum}, expected 1")]
+    Sum {
+        /// Their key.
+        place: String,
+        /// Their sum.
+        sum: f64,
+    },
+}
 
 /// The distribution of the number of steps of a visit, d ≥ 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,8 +88,8 @@ impl Duration {
     }
 
     /// Checks the parameters of state `i`, and rescales probabilities to sum to 1.
-    fn validate(&mut self, i: usize) -> Result<(), Invalid> {
-        let wrong = |of: &str, found, expected| Err(Invalid::Value { place: place(i, of), found, expected });
+    fn validate(&mut self, i: usize) -> Result<(), InvalidDuration> {
+        let wrong = |of: &str, found, expected| Err(InvalidDuration::Value { place: place(i, of), found, expected });
         if self.steps() == 0 {
             return wrong("", 0.0, "at least one step");
         }
@@ -77,7 +100,7 @@ impl Duration {
                 }
                 let sum: f64 = probs.iter().sum();
                 if (sum - 1.0).abs() > SUM_TOLERANCE {
-                    return Err(Invalid::Sum { place: place(i, ".categorical"), sum });
+                    return Err(InvalidDuration::Sum { place: place(i, ".categorical"), sum });
                 }
                 if (sum - 1.0).abs() > ROUNDING {
                     probs.iter_mut().for_each(|p| *p /= sum);
@@ -190,7 +213,7 @@ impl Duration {
     }
 
     /// The M step, in place, for the counts [eₖ, sₖ]. It never lowers the [objective](Self::objective).
-    fn maximise(&mut self, counts: &[[f64; 2]]) {
+    pub(super) fn maximise(&mut self, counts: &[[f64; 2]]) {
         if counts.iter().flatten().sum::<f64>() < f64::MIN_POSITIVE {
             return;
         }
@@ -234,6 +257,12 @@ impl Duration {
     }
 }
 
+/// Number of free parameters of a distribution and of an end probability that belongs to it.
+pub(super) fn free(distribution: &[f64], end: f64) -> usize {
+    let positive = distribution.iter().filter(|p| **p > 0.0).count() + usize::from(end > 0.0);
+    positive.saturating_sub(1)
+}
+
 /// The least rate that training finds.
 const LEAST: f64 = 1e-9;
 
@@ -275,60 +304,56 @@ fn highest(mut low: f64, mut high: f64, f: &dyn Fn(f64) -> f64) -> f64 {
     f64::midpoint(low, high)
 }
 
+/// Expected counts of visits.
+#[derive(Default)]
+pub(super) struct Visited {
+    /// Of the first visits, K.
+    pub start: Vec<f64>,
+    /// Of what visits lead to, K × K.
+    pub led: Vec<f64>,
+    /// Of ends behind visits, K.
+    pub ended: Vec<f64>,
+    /// The exits eₖ and the stays sₖ of each state.
+    pub steps: Vec<Vec<[f64; 2]>>,
+}
+
 /// The chain of a semi-Markov model, over K states, of which an [`Hmm`](super::model::Hmm) is the expansion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Segments {
     /// π, K entries.
-    start: Vec<f64>,
+    pub(super) start: Vec<f64>,
     /// A, K × K: where visits lead. Aᵢᵢ is 0 where state i has a duration.
-    transitions: Vec<f64>,
+    pub(super) transitions: Vec<f64>,
     /// End probabilities behind visits, K entries.
-    end: Option<Vec<f64>>,
+    pub(super) end: Option<Vec<f64>>,
     /// Of each state; without one, its visits last one step, and Aᵢᵢ may be positive.
-    durations: Vec<Option<Duration>>,
+    pub(super) durations: Vec<Option<Duration>>,
     /// State names: none, or K.
     names: Vec<String>,
 }
 
 impl Segments {
-    /// Takes the chain out of the parts of a semi-Markov model, which becomes that of the expansion. `parts` is a valid model.
-    pub(super) fn expand(parts: &mut HmmParts, mut durations: Vec<Option<Duration>>) -> Result<Self, Invalid> {
-        let k = parts.start.len();
-        if durations.len() != k {
-            return Err(Invalid::Length { array: "durations", found: durations.len(), expected: k });
-        }
-        if !parts.names.classes.is_empty() {
-            return Err(Invalid::Names { what: "classes", found: parts.names.classes.len(), expected: 0 });
-        }
+    /// The chain of a valid model with these durations, one per state.
+    pub(super) fn new(
+        (start, transitions, end): (Vec<f64>, Vec<f64>, Option<Vec<f64>>),
+        mut durations: Vec<Option<Duration>>,
+        names: Vec<String>,
+    ) -> Result<Self, InvalidDuration> {
         for (i, duration) in durations.iter_mut().enumerate() {
             let Some(duration) = duration else { continue };
             duration.validate(i)?;
-            let stays = parts.transitions[i * k + i];
+            let stays = transitions[i * start.len() + i];
             if stays > 0.0 {
                 let expected = "0, because the state has a duration";
-                return Err(Invalid::Value { place: format!("A[{i}][{i}]"), found: stays, expected });
+                return Err(InvalidDuration::Value { place: format!("A[{i}][{i}]"), found: stays, expected });
             }
         }
-        let total = durations.iter().fold(0_usize, |sum, duration| sum.saturating_add(steps(duration)));
-        let width = total.saturating_add(parts.emissions.width());
-        if total.saturating_mul(width) > MOST {
-            return Err(Invalid::Many("steps of durations"));
-        }
-        let (start, transitions) = (std::mem::take(&mut parts.start), std::mem::take(&mut parts.transitions));
-        let names = std::mem::take(&mut parts.names.states);
-        let segments = Self { start, transitions, end: parts.end.take(), durations, names };
-        let of_state = segments.of_state();
-        parts.emissions = parts.emissions.of_states(&of_state);
-        parts.start = vec![0.0; total];
-        parts.transitions = vec![0.0; total * total];
-        parts.end = segments.end.as_ref().map(|_| vec![0.0; total]);
-        parts.names = Names {
-            states: segments.step_names(),
-            classes: segments.class_names(),
-            ..std::mem::take(&mut parts.names)
-        };
-        segments.write(parts);
-        Ok(segments)
+        Ok(Self { start, transitions, end, durations, names })
+    }
+
+    /// Number of states of the expansion.
+    pub(super) fn steps(&self) -> usize {
+        self.durations.iter().fold(0_usize, |sum, duration| sum.saturating_add(steps(duration)))
     }
 
     /// π, K entries.
@@ -413,65 +438,53 @@ impl Segments {
         }
     }
 
-    /// The M step of the chain, for expected counts of the expansion: of starts, transitions and ends.
-    pub(super) fn maximise(&mut self, [starts, moves, ends]: [&[f64]; 3], counts: &Pseudocounts, frozen: Frozen) {
-        let (k, n) = (self.start.len(), starts.len());
-        let first: Vec<usize> = self.firsts().into_iter().map(|first| first as usize).collect();
-        let [mut start, mut led, mut ended] = [vec![0.0; k], vec![0.0; k * k], vec![0.0; k]];
-        for i in 0..k {
-            start[i] = starts[first[i]];
-            let of_steps = first[i]..first[i] + steps(&self.durations[i]);
-            let mut visits = Vec::new();
-            for at in of_steps.clone() {
-                let row = &moves[at * n..][..n];
-                let mut exits = 0.0;
+    /// Expected counts of visits, from those of the expansion: of starts, transitions and ends.
+    pub(super) fn visited(&self, [starts, moves, ends]: [&[f64]; 3]) -> Visited {
+        let (k, n, first) = (self.start.len(), starts.len(), self.firsts());
+        let mut found = Visited { led: vec![0.0; k * k], ended: vec![0.0; k], ..Visited::default() };
+        for (i, duration) in self.durations.iter().enumerate() {
+            let begin = first[i] as usize;
+            let of_steps = begin..begin + steps(duration);
+            found.start.push(starts[begin]);
+            let step = |at: usize| {
+                let (row, mut exits) = (&moves[at * n..][..n], 0.0);
                 // Where a visit lasts one step, A may lead back to the same state; a geometric one stays there.
-                for j in (0..k).filter(|&j| j != i || self.durations[i].is_none()) {
-                    led[i * k + j] += row[first[j]];
-                    exits += row[first[j]];
+                for j in (0..k).filter(|&j| j != i || duration.is_none()) {
+                    found.led[i * k + j] += row[first[j] as usize];
+                    exits += row[first[j] as usize];
                 }
                 if self.end.is_some() {
-                    ended[i] += ends[at];
+                    found.ended[i] += ends[at];
                     exits += ends[at];
                 }
-                let next = if matches!(self.durations[i], Some(Duration::Geometric { .. })) { at } else { at + 1 };
-                visits.push([exits, if of_steps.contains(&next) { row[next] } else { 0.0 }]);
-            }
-            match &mut self.durations[i] {
-                Some(duration) if !frozen.transitions => duration.maximise(&visits),
-                _ => {}
-            }
+                let next = if matches!(duration, Some(Duration::Geometric { .. })) { at } else { at + 1 };
+                [exits, if of_steps.contains(&next) { row[next] } else { 0.0 }]
+            };
+            let counts = of_steps.clone().map(step).collect();
+            found.steps.push(counts);
         }
-        if !frozen.start {
-            normalise(&mut self.start, &start, |i| counts.start.at(i), None);
-        }
-        if !frozen.transitions {
-            for (i, (row, led)) in self.transitions.chunks_exact_mut(k).zip(led.chunks_exact(k)).enumerate() {
-                let end = self.end.as_mut().map(|end| (&mut end[i], ended[i], counts.transitions.of_ends()));
-                normalise(row, led, |j| counts.transitions.at(i * k + j), end);
-            }
-        }
+        found
     }
 
-    /// Writes π, A and end probabilities of the expansion.
-    pub(super) fn write(&self, parts: &mut HmmParts) {
-        let (k, n) = (self.start.len(), parts.start.len());
-        let first: Vec<usize> = self.firsts().into_iter().map(|first| first as usize).collect();
-        parts.start.fill(0.0);
-        parts.transitions.fill(0.0);
+    /// Writes π, A and end probabilities of the expansion, N, N × N and N numbers.
+    pub(super) fn write(&self, start: &mut [f64], transitions: &mut [f64], mut end: Option<&mut [f64]>) {
+        let (k, n, first) = (self.start.len(), start.len(), self.firsts());
+        start.fill(0.0);
+        transitions.fill(0.0);
         for i in 0..k {
-            parts.start[first[i]] = self.start[i];
+            let begin = first[i] as usize;
+            start[begin] = self.start[i];
             let hazards = self.durations[i].as_ref().map_or_else(|| vec![[1.0, 0.0]], Duration::hazards);
             let geometric = matches!(self.durations[i], Some(Duration::Geometric { .. }));
-            for (at, [exit, stay]) in (first[i]..).zip(hazards) {
-                let row = &mut parts.transitions[at * n..][..n];
+            for (at, [exit, stay]) in (begin..).zip(hazards) {
+                let row = &mut transitions[at * n..][..n];
                 for j in 0..k {
-                    row[first[j]] = exit * self.transitions[i * k + j];
+                    row[first[j] as usize] = exit * self.transitions[i * k + j];
                 }
                 if stay > 0.0 {
                     row[if geometric { at } else { at + 1 }] += stay;
                 }
-                if let (Some(all), Some(end)) = (&mut parts.end, &self.end) {
+                if let (Some(all), Some(end)) = (end.as_deref_mut(), &self.end) {
                     all[at] = exit * end[i];
                 }
             }
@@ -488,12 +501,12 @@ impl Segments {
         self.durations.iter().scan(0, next).collect()
     }
 
-    fn class_names(&self) -> Vec<String> {
+    pub(super) fn class_names(&self) -> Vec<String> {
         self.of_state().into_iter().map(|i| name(&self.names, i)).collect()
     }
 
     /// The names of the states of the expansion: that of the state, and behind a colon the step where there are several.
-    fn step_names(&self) -> Vec<String> {
+    pub(super) fn step_names(&self) -> Vec<String> {
         let each = |(i, duration): (u32, &Option<Duration>)| {
             let (name, steps) = (name(&self.names, i), steps(duration));
             (1..=steps).map(move |step| if steps == 1 { name.clone() } else { format!("{name}:{step}") })

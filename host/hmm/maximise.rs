@@ -20,6 +20,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::backend::{Expected, Statistics};
+use super::durations::Segments;
 use super::model::{Covariances, Emissions, Hmm, HmmParts};
 use super::options::{Constraint, Options, Pseudocounts};
 use super::sequences::{Observations, Sequences};
@@ -130,14 +131,33 @@ pub(crate) fn maximise(model: &mut Hmm, expected: &Expected, options: &Options, 
     model.update_segments(|parts, segments| {
         maximise_parts(parts, expected, options, floors);
         if let Some(segments) = segments {
-            segments.maximise(
-                [&expected.start, &expected.transitions, &expected.end],
-                &options.pseudocounts,
-                options.frozen,
-            );
-            segments.write(parts);
+            maximise_segments(segments, expected, options);
+            parts.take_chain(segments);
         }
     });
+}
+
+/// The M step of the chain of a semi-Markov model. Counts of the expansion are summed over the steps of visits.
+fn maximise_segments(segments: &mut Segments, expected: &Expected, options: &Options) {
+    let Pseudocounts { start, transitions, .. } = &options.pseudocounts;
+    let (k, frozen) = (segments.start.len(), options.frozen);
+    let visited = segments.visited([&expected.start, &expected.transitions, &expected.end]);
+    if !frozen.start {
+        normalise(&mut segments.start, &visited.start, |i| start.at(i), None);
+    }
+    if frozen.transitions {
+        return;
+    }
+    let rows = segments.transitions.chunks_exact_mut(k).zip(visited.led.chunks_exact(k));
+    for (i, (row, counts)) in rows.enumerate() {
+        let end = segments.end.as_mut().map(|end| (&mut end[i], visited.ended[i], transitions.of_ends()));
+        normalise(row, counts, |j| transitions.at(i * k + j), end);
+    }
+    for (duration, counts) in segments.durations.iter_mut().zip(&visited.steps) {
+        if let Some(duration) = duration {
+            duration.maximise(counts);
+        }
+    }
 }
 
 fn maximise_parts(model: &mut HmmParts, expected: &Expected, options: &Options, floors: &[f64]) {
@@ -332,12 +352,7 @@ fn raised(found: Vec<f64>, before: &[f64], floors: &[f64], shift: &[f64]) -> Vec
 
 /// Sets `probs`, and the end probability, in proportion to their counts and pseudocounts. Zeros stay zeros. Without
 /// counts nothing changes. `end` is the end probability, its count and its pseudocount.
-pub(super) fn normalise(
-    probs: &mut [f64],
-    counts: &[f64],
-    pseudocount: impl Fn(usize) -> f64,
-    end: Option<(&mut f64, f64, f64)>,
-) {
+fn normalise(probs: &mut [f64], counts: &[f64], pseudocount: impl Fn(usize) -> f64, end: Option<(&mut f64, f64, f64)>) {
     let count = |prob: f64, count: f64, pseudocount: f64| if prob > 0.0 { count + pseudocount } else { 0.0 };
     let last = end.as_ref().map_or(0.0, |(prob, ended, pseudocount)| count(**prob, *ended, *pseudocount));
     let of = |at: usize, prob: f64| count(prob, counts[at], pseudocount(at));

@@ -11,14 +11,15 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::mem::take;
 
-use super::durations::{Duration, Segments};
+use super::durations::{self, Duration, InvalidDuration, Segments, free};
 use warpkov_common::parameters::SUM_TOLERANCE;
 
 pub use warpkov_common::names::name;
 
 /// Deviation of a row's sum from 1 that rounding explains. Rows within it are not rescaled.
-pub(super) const ROUNDING: f64 = 1e-12;
+const ROUNDING: f64 = 1e-12;
 
 /// Relative tolerance of the symmetry check of covariance matrices.
 const SYMMETRY: f64 = 1e-8;
@@ -263,6 +264,9 @@ pub enum Invalid {
         /// The state.
         state: usize,
     },
+    /// A duration is out of range.
+    #[error(transparent)]
+    Duration(#[from] InvalidDuration),
     /// A list of names is neither empty nor complete.
     #[error("{found} names of {what}, expected {expected}")]
     Names {
@@ -314,7 +318,7 @@ impl Hmm {
         self.update_segments(|parts, segments| match (segments, &other.segments) {
             (Some(segments), Some(given)) => {
                 segments.take(given, start, transitions);
-                segments.write(parts);
+                parts.take_chain(segments);
             }
             _ => {
                 if start {
@@ -508,8 +512,30 @@ impl HmmParts {
     /// The first violation found; see [`Invalid`].
     pub fn with_durations(self, durations: Vec<Option<Duration>>) -> Result<Hmm, Invalid> {
         let Hmm { mut parts, .. } = self.validated()?;
-        let segments = Segments::expand(&mut parts, durations)?;
+        let (found, expected) = (durations.len(), parts.start.len());
+        if found != expected {
+            return Err(Invalid::Length { array: "durations", found, expected });
+        }
+        if !parts.names.classes.is_empty() {
+            return Err(Invalid::Names { what: "classes", found: parts.names.classes.len(), expected: 0 });
+        }
+        let chain = (take(&mut parts.start), take(&mut parts.transitions), parts.end.take());
+        let segments = Segments::new(chain, durations, take(&mut parts.names.states))?;
+        let n = segments.steps();
+        if n.saturating_mul(n.saturating_add(parts.emissions.width())) > durations::MOST {
+            return Err(Invalid::Many("steps of durations"));
+        }
+        parts.emissions = parts.emissions.of_states(&segments.of_state());
+        (parts.start, parts.transitions) = (vec![0.0; n], vec![0.0; n * n]);
+        parts.end = segments.end().map(|_| vec![0.0; n]);
+        (parts.names.states, parts.names.classes) = (segments.step_names(), segments.class_names());
+        parts.take_chain(&segments);
         Ok(Hmm { parts, segments: Some(Box::new(segments)) })
+    }
+
+    /// Takes π, A and end probabilities of the expansion of `segments`, whose shape they have.
+    pub(super) fn take_chain(&mut self, segments: &Segments) {
+        segments.write(&mut self.start, &mut self.transitions, self.end.as_deref_mut());
     }
 
     /// Whether the lengths of all arrays agree with N, V and D.
@@ -545,12 +571,6 @@ pub(crate) fn share(numbers: &mut [f64], of_state: &[u32]) {
             }
         }
     }
-}
-
-/// Number of free parameters of a distribution and of an end probability that belongs to it.
-pub(super) fn free(distribution: &[f64], end: f64) -> usize {
-    let positive = distribution.iter().filter(|p| **p > 0.0).count() + usize::from(end > 0.0);
-    positive.saturating_sub(1)
 }
 
 impl Emissions {

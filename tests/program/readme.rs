@@ -70,7 +70,7 @@ const FORMATS: [&str; 13] = [
 ];
 
 /// Files of the repository that commands of the book read.
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "data/listing-a1.json",
     "data/table-3.1.json",
     "data/two-state.json",
@@ -79,6 +79,7 @@ const FILES: [&str; 10] = [
     "data/ice-cream.txt",
     "data/ice-cream-3-days.txt",
     "data/ice-cream-stream.txt",
+    "data/spells.json",
     "data/replacement.json",
     "data/replacement-by-action.json",
 ];

@@ -118,7 +118,6 @@ const CLASSES: [Class; 3] = [
             ("not symmetric and positive definite", "covariances are symmetric and positive definite"),
             ("because the state has a duration", "a state with a duration does not lead to itself"),
             ("durations has", "each state has an entry"),
-            ("steps of durations", "the steps of all durations are few"),
             ("expected u32", "integers are below 2³², without a fraction"),
         ],
         least: [1500, 200],

@@ -99,7 +99,7 @@ pub fn restart(model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hm
     restarted.update_segments(|fresh, segments| match segments {
         Some(segments) => {
             segments.change(|probs, end| redraw(probs, end, random));
-            segments.write(fresh);
+            fresh.take_chain(segments);
         }
         None => {
             redraw(&mut fresh.start, None, random);
