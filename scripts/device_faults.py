@@ -58,7 +58,7 @@ OPTIONAL = {"cuMemAllocHost_v2", "cuDeviceGetName", "cuDevicePrimaryCtxSetFlags_
 OPENING = {"cuInit", "cuDeviceGet", "cuDeviceGetAttribute", "cuDeviceGetCount", "cuDevicePrimaryCtxRetain", "cuDriverGetVersion", "cuCtxSetCurrent"}
 # What lives as long as the context: the memory, counters and stream of the messages of kernels.
 OF_CONTEXT = 3
-LIMIT = 60
+LIMIT = 300
 # What a command replaces.
 OLD = b"old"
 
@@ -144,7 +144,7 @@ class Campaign:
     def faults(self, counts):
         for call, uses in counts.items():
             named = {"half": (uses + 1) // 2, "last": uses}
-            asked = [named.get(word) or int(word) for word in self.options.uses.split(",")]
+            asked = [named.get(word) or int(word) for word in self.options.uses.split(",") if word]
             for number in sorted({number for number in asked if number <= uses}):
                 for at, code in enumerate(CODES):
                     if self.options.every_code or at == (number + len(call)) % len(CODES):
@@ -208,7 +208,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("driver")
     parser.add_argument("--behind", help="NVIDIA's driver, to which calls are passed on")
-    parser.add_argument("--uses", default="1,2,half,last", help="which uses of each call fail")
+    parser.add_argument("--uses", default="1,2,half,last", help="which uses of each call fail; none if empty")
     parser.add_argument("--every-code", action="store_true", help="fail with every code")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="", help="commands whose name contains this text")

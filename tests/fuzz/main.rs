@@ -47,6 +47,20 @@ fn mutated_files_are_read_or_refused() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Writes the corpus of all readers for the target in `fuzz/`, where the first byte of an input chooses the reader.
+#[test]
+#[ignore = "writes fuzz/corpus/readers"]
+fn corpus_for_libfuzzer() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/readers");
+    fs::create_dir_all(&folder).expect("a folder");
+    for (first, reader) in (0_u8..).zip(READERS) {
+        for (number, file) in reader.corpus().iter().enumerate() {
+            let name = format!("{}-{number}", reader.name);
+            fs::write(folder.join(name), [&[first], &file[..]].concat()).expect("the folder can be written");
+        }
+    }
+}
+
 /// Reads the corpus of a reader and its mutations.
 fn fuzz(reader: &Reader, folder: &Path, time: Option<Duration>) -> Result<(), String> {
     reader.prepare(folder);
