@@ -253,6 +253,24 @@ mod tests {
         assert!(!matches!(other, Error::OnDevice { .. }));
     }
 
+    /// A defect of the program, not of the input.
+    #[test]
+    fn a_violated_invariant_has_exit_code_1() {
+        let violated = hmm::invariants::Violated {
+            what: "ln P(O)",
+            sequence: 3,
+            found: f64::NAN,
+            expected: "the logarithm of a likelihood".to_owned(),
+        };
+        let message =
+            "internal error: ln P(O) of sequence 3 is NaN, expected the logarithm of a likelihood; please report this";
+        let found = || hmm::place::Error::Violated(violated.clone());
+        for error in [Error::from(found()), hmm::train::Error::Backend(found()).into()] {
+            assert_eq!((error.exit_code(), error.message()), (1, message.to_owned()));
+            assert_eq!(Error::Agreed(Box::new(error)).exit_code(), 1);
+        }
+    }
+
     #[test]
     fn errors_are_one_line_that_no_terminal_obeys() {
         let content = |message: &str| {

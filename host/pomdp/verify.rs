@@ -20,6 +20,9 @@
 //! independently of Γ's claims, and V\*(b₀) is at least the value of its first node at b₀. Let L be the operator on the
 //! right-hand side. If u ≤ L u, the sequence u, L u, LL u, … increases to α'. The iteration starts from such a u: if α
 //! ≤ L α + δ, then u = α − δ/(1 − γ) satisfies u ≤ L u.
+//!
+//! The theorems are about exact arithmetic. All numbers here are computed in f64, without bounds of their rounding errors, which
+//! the crate `warpkov-verify` has.
 
 use rayon::prelude::*;
 

@@ -7,20 +7,24 @@
 //!   with e = 1 for models without end probabilities.
 //! - *Paths.* The maximum over all paths takes the place of the sum. The probability of a path is a product.
 //!
-//! ln m·2ᵉ = ln m + e ln 2, where the library's ln is taken to be off by at most two units in the last place.
+//! - *Vectors.* [Densities](crate::density) and exponentials are between bounds of their own.
+//!
+//! No function of a library is trusted: ln and exp are [enclosed](crate::elementary).
 
 use rayon::prelude::*;
 use warpkov_hmm::model::{Emissions, Hmm};
 use warpkov_hmm::sequences::{Observations, Sequences};
 
+use crate::density::Densities;
+use crate::elementary::Positive;
 use crate::interval::Interval;
 
 /// Why nothing can be proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unproved {
-    /// Densities are computed by exponentials, which have no directed rounding here.
-    #[error("likelihoods of vectors cannot be proved, expected symbols")]
-    Vectors,
+    /// Vectors for a model of symbols, symbols for a model of vectors, or vectors of other dimensions.
+    #[error("observations of another kind than the model emits")]
+    Kind,
     /// The sequences have a symbol, or the path a state, that the model does not have.
     #[error("{what} {found}, expected one below {expected}")]
     Unknown {
@@ -41,178 +45,165 @@ pub enum Unproved {
     },
 }
 
-/// m·2ᵉ with m in [½, 1), or 0.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Scaled {
-    mantissa: f64,
-    exponent: i64,
+/// What states emit.
+enum Emitted<'a> {
+    /// B, N × (V + sets).
+    Symbols(usize, Vec<Positive>),
+    Vectors(Densities<'a>),
 }
 
-impl Scaled {
-    const ZERO: Self = Self { mantissa: 0.0, exponent: i64::MIN / 4 };
-    const ONE: Self = Self { mantissa: 0.5, exponent: 1 };
-
-    /// A number ≥ 0.
-    fn new(x: f64) -> Self {
-        if x <= 0.0 {
-            return Self::ZERO;
-        }
-        // Subnormal numbers first become normal: both factors are powers of two.
-        let (x, shift) = if x < f64::MIN_POSITIVE { (x * 2f64.powi(64), -64) } else { (x, 0) };
-        let exponent = ((x.to_bits() >> 52) & 0x7ff) as i64 - 1022;
-        let mantissa = f64::from_bits((x.to_bits() & !(0x7ff << 52)) | 1022 << 52);
-        Self { mantissa, exponent: exponent + shift }
-    }
-
-    fn rounded<const UP: bool>(x: f64, exponent: i64) -> Self {
-        let x = if UP { x.next_up() } else { x.next_down() };
-        let scaled = Self::new(x);
-        Self { exponent: scaled.exponent + exponent, ..scaled }
-    }
-
-    fn times<const UP: bool>(self, other: Self) -> Self {
-        if self.mantissa == 0.0 || other.mantissa == 0.0 {
-            return Self::ZERO;
-        }
-        Self::rounded::<UP>(self.mantissa * other.mantissa, self.exponent + other.exponent)
-    }
-
-    fn plus<const UP: bool>(self, other: Self) -> Self {
-        if self.mantissa == 0.0 || other.mantissa == 0.0 {
-            return if self.mantissa == 0.0 { other } else { self };
-        }
-        let (large, small) = if self.exponent >= other.exponent { (self, other) } else { (other, self) };
-        // Far below the last place, the rounding covers it.
-        let distance = (large.exponent - small.exponent).min(200) as i32;
-        Self::rounded::<UP>(large.mantissa + small.mantissa * 2f64.powi(-distance), large.exponent)
-    }
-
-    fn larger(self, other: Self) -> Self {
-        let key = |x: Self| (x.exponent, x.mantissa);
-        if key(other) > key(self) { other } else { self }
-    }
-
-    /// An interval around the logarithm.
-    fn ln(self) -> Interval {
-        if self.mantissa == 0.0 {
-            return Interval::point(f64::NEG_INFINITY);
-        }
-        let near = self.mantissa.ln();
-        let of_mantissa = Interval::new(near.next_down().next_down(), near.next_up().next_up());
-        let two = std::f64::consts::LN_2;
-        of_mantissa + Interval::point(self.exponent as f64) * Interval::new(two.next_down(), two.next_up())
-    }
+/// An observation.
+enum At<'s> {
+    Symbol(usize),
+    Vector(&'s [f64]),
 }
 
-/// The numbers of a categorical model.
-struct Chain {
+/// The numbers of a model.
+struct Chain<'a> {
     states: usize,
-    symbols: usize,
     /// π.
-    start: Vec<Scaled>,
+    start: Vec<Positive>,
     /// A, N × N.
-    transitions: Vec<Scaled>,
-    /// B, N × M.
-    emissions: Vec<Scaled>,
+    transitions: Vec<Positive>,
+    emissions: Emitted<'a>,
     /// e.
-    end: Vec<Scaled>,
+    end: Vec<Positive>,
 }
 
-impl Chain {
-    fn new(model: &Hmm) -> Result<Self, Unproved> {
-        let Emissions::Categorical { symbols, probs } = model.emissions() else { return Err(Unproved::Vectors) };
+impl<'a> Chain<'a> {
+    fn new(model: &'a Hmm, sets: &[Vec<u32>]) -> Result<Self, Unproved> {
         let states = model.states() as usize;
-        let scaled = |numbers: &[f64]| numbers.iter().map(|&x| Scaled::new(x)).collect::<Vec<_>>();
+        let positive = |numbers: &[f64]| numbers.iter().map(|&x| Positive::new(x)).collect::<Vec<_>>();
+        let emissions = match model.emissions() {
+            Emissions::Categorical { symbols, probs } => {
+                let expected = *symbols;
+                if let Some(&found) = sets.iter().flatten().find(|&&symbol| symbol >= expected) {
+                    return Err(Unproved::Unknown { what: "symbol", found, expected });
+                }
+                let of_state = |row: &[f64]| {
+                    // The set of all symbols has probability 1.
+                    let sum = |set: &Vec<u32>| match set.len() == row.len() {
+                        true => Positive::new(1.0),
+                        false => set.iter().fold(Positive::ZERO, |sum, &v| sum.plus(Positive::new(row[v as usize]))),
+                    };
+                    positive(row).into_iter().chain(sets.iter().map(sum)).collect::<Vec<_>>()
+                };
+                let width = expected as usize + sets.len();
+                Emitted::Symbols(width, probs.chunks(expected as usize).flat_map(of_state).collect())
+            }
+            Emissions::Gaussian { dimensions, means, covariances } => {
+                Emitted::Vectors(Densities::new(*dimensions, means, covariances))
+            }
+        };
         Ok(Self {
             states,
-            symbols: *symbols as usize,
-            start: scaled(model.start()),
-            transitions: scaled(model.transitions()),
-            emissions: scaled(probs),
-            end: model.end().map_or_else(|| vec![Scaled::ONE; states], scaled),
+            start: positive(model.start()),
+            transitions: positive(model.transitions()),
+            emissions,
+            end: model.end().map_or_else(|| vec![Positive::new(1.0); states], positive),
         })
     }
 
-    fn emits(&self, state: usize, symbol: u32) -> Scaled {
-        self.emissions[state * self.symbols + symbol as usize]
-    }
-
-    fn symbols<'s>(&self, sequences: &'s Sequences, sequence: usize) -> Result<&'s [u32], Unproved> {
-        let Observations::Symbols(all) = sequences.observations() else { return Err(Unproved::Vectors) };
-        let symbols = &all[sequences.range(sequence)];
-        let expected = self.symbols as u32;
-        match symbols.iter().find(|&&symbol| symbol >= expected) {
-            Some(&found) => Err(Unproved::Unknown { what: "symbol", found, expected }),
-            None => Ok(symbols),
+    /// The observations of a sequence.
+    fn observations<'s>(&self, sequences: &'s Sequences, sequence: usize) -> Result<Vec<At<'s>>, Unproved> {
+        let range = sequences.range(sequence);
+        match (&self.emissions, sequences.observations()) {
+            (Emitted::Symbols(expected, _), Observations::Symbols(symbols)) => {
+                let at = |&symbol: &u32| match (symbol as usize) < *expected {
+                    true => Ok(At::Symbol(symbol as usize)),
+                    false => Err(Unproved::Unknown { what: "symbol", found: symbol, expected: *expected as u32 }),
+                };
+                symbols[range].iter().map(at).collect()
+            }
+            (Emitted::Vectors(densities), Observations::Vectors { dimensions, values })
+                if *dimensions as usize == densities.dimensions =>
+            {
+                let d = densities.dimensions;
+                Ok(range.map(|t| At::Vector(&values[t * d..(t + 1) * d])).collect())
+            }
+            _ => Err(Unproved::Kind),
         }
     }
 
-    /// The sum over all paths, or the largest path, rounded one way.
-    fn forward<const UP: bool>(&self, symbols: &[u32], join: fn(Scaled, Scaled) -> Scaled) -> Scaled {
+    /// b(O) of a state; `None` if nothing is proved.
+    fn emits(&self, state: usize, at: &At<'_>) -> Option<Positive> {
+        match (&self.emissions, at) {
+            (Emitted::Symbols(width, probs), At::Symbol(symbol)) => Some(probs[state * width + symbol]),
+            (Emitted::Vectors(densities), At::Vector(x)) => densities.at(state, x),
+            _ => None,
+        }
+    }
+
+    /// The sum over all paths, or the largest path; `None` if nothing is proved.
+    fn forward(&self, observations: &[At<'_>], join: fn(Positive, Positive) -> Positive) -> Option<Positive> {
         let states = self.states;
-        let mut values = vec![Scaled::ONE; states];
-        for (t, &symbol) in symbols.iter().enumerate() {
+        let mut values = vec![Positive::new(1.0); states];
+        for (t, at) in observations.iter().enumerate() {
             let next = |to: usize| {
                 let arrived = match t {
                     0 => self.start[to],
-                    _ => (0..states).fold(Scaled::ZERO, |all, from| {
-                        join(all, values[from].times::<UP>(self.transitions[from * states + to]))
+                    _ => (0..states).fold(Positive::ZERO, |all, from| {
+                        join(all, values[from].times(self.transitions[from * states + to]))
                     }),
                 };
-                arrived.times::<UP>(self.emits(to, symbol))
+                Some(arrived.times(self.emits(to, at)?))
             };
-            values = (0..states).map(next).collect();
+            values = (0..states).map(next).collect::<Option<_>>()?;
         }
-        let ended = values.iter().enumerate().map(|(state, value)| value.times::<UP>(self.end[state]));
-        ended.fold(Scaled::ZERO, join)
+        let ended = values.iter().zip(&self.end).map(|(value, &end)| value.times(end));
+        Some(ended.fold(Positive::ZERO, join))
     }
 
-    fn path<const UP: bool>(&self, symbols: &[u32], path: &[u32]) -> Scaled {
-        let mut value = Scaled::ONE;
+    fn path(&self, observations: &[At<'_>], path: &[u32]) -> Option<Positive> {
+        let mut value = Positive::new(1.0);
         let mut before = None;
-        for (&symbol, &state) in symbols.iter().zip(path) {
+        for (at, &state) in observations.iter().zip(path) {
             let state = state as usize;
             let step = match before {
                 None => self.start[state],
                 Some(before) => self.transitions[before * self.states + state],
             };
-            value = value.times::<UP>(step).times::<UP>(self.emits(state, symbol));
+            value = value.times(step).times(self.emits(state, at)?);
             before = Some(state);
         }
-        before.map_or(value, |state| value.times::<UP>(self.end[state]))
+        Some(before.map_or(value, |state| value.times(self.end[state])))
     }
 }
 
-/// ln P(O) of each sequence between proved bounds; −∞ where the model cannot emit it.
+/// ln P(O) of each sequence between proved bounds; −∞ where the model cannot emit it, all numbers where a covariance matrix is not proved to be
+/// positive definite. A symbol V + k stands for any of those in `sets[k]`.
 ///
 /// # Errors
-/// [`Unproved`]: the model emits vectors, or lacks a symbol.
-pub fn likelihoods(model: &Hmm, sequences: &Sequences) -> Result<Vec<Interval>, Unproved> {
-    let chain = Chain::new(model)?;
+/// [`Unproved`]: the model emits observations of another kind, or lacks a symbol.
+pub fn likelihoods(model: &Hmm, sequences: &Sequences, sets: &[Vec<u32>]) -> Result<Vec<Interval>, Unproved> {
+    let chain = Chain::new(model, sets)?;
     let of_sequence = |sequence: usize| {
-        let symbols = chain.symbols(sequences, sequence)?;
-        let low = chain.forward::<false>(symbols, Scaled::plus::<false>);
-        let high = chain.forward::<true>(symbols, Scaled::plus::<true>);
-        Ok(low.ln().hull(high.ln()))
+        let observations = chain.observations(sequences, sequence)?;
+        Ok(chain.forward(&observations, Positive::plus).map_or(Interval::ALL, Positive::ln))
     };
     (0..sequences.len()).into_par_iter().map(of_sequence).collect()
 }
 
 /// By how much ln P(O, q) of a path q for each sequence is below that of a best path, between proved bounds. `states` holds the paths one
-/// after the other. 0 where no path is possible.
+/// after the other. 0 where no path is possible. `sets` are those of [`likelihoods`].
 ///
 /// # Errors
-/// [`Unproved`]: the model emits vectors, or lacks a symbol or a state.
-pub fn shortfalls(model: &Hmm, sequences: &Sequences, states: &[u32]) -> Result<Vec<Interval>, Unproved> {
-    let chain = Chain::new(model)?;
+/// [`Unproved`]: the model emits observations of another kind, or lacks a symbol or a state.
+pub fn shortfalls(
+    model: &Hmm,
+    sequences: &Sequences,
+    sets: &[Vec<u32>],
+    states: &[u32],
+) -> Result<Vec<Interval>, Unproved> {
+    let chain = Chain::new(model, sets)?;
     if states.len() != sequences.steps() {
         return Err(Unproved::Length { found: states.len(), expected: sequences.steps() });
     }
     let of_sequence = |sequence: usize| {
-        let symbols = chain.symbols(sequences, sequence)?;
-        let low = chain.forward::<false>(symbols, Scaled::larger);
-        let high = chain.forward::<true>(symbols, Scaled::larger);
-        let best = low.ln().hull(high.ln());
+        let observations = chain.observations(sequences, sequence)?;
+        let nothing = Interval::new(0.0, f64::INFINITY);
+        let Some(best) = chain.forward(&observations, Positive::larger) else { return Ok(nothing) };
+        let best = best.ln();
         if best.hi == f64::NEG_INFINITY {
             return Ok(Interval::ZERO);
         }
@@ -221,7 +212,8 @@ pub fn shortfalls(model: &Hmm, sequences: &Sequences, states: &[u32]) -> Result<
         if let Some(&found) = path.iter().find(|&&state| state >= expected) {
             return Err(Unproved::Unknown { what: "state", found, expected });
         }
-        let own = chain.path::<false>(symbols, path).ln().hull(chain.path::<true>(symbols, path).ln());
+        let Some(own) = chain.path(&observations, path) else { return Ok(nothing) };
+        let own = own.ln();
         if own.hi == f64::NEG_INFINITY {
             return Ok(Interval::point(f64::INFINITY));
         }

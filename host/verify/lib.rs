@@ -4,7 +4,9 @@
 //! nor their certificates, kernels or graph algorithms. `tests/program/architecture.rs` checks so.
 
 mod bounds;
+mod density;
 mod dyadic;
+mod elementary;
 mod graph;
 pub mod hmm;
 pub mod interval;

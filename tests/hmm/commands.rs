@@ -22,7 +22,7 @@ fn score_gives_the_published_likelihood() {
     assert!((single["log_likelihood"].as_f64().unwrap() - log).abs() < 1e-4);
 }
 
-/// The proofs are part of the report; those of vectors are refused.
+/// The proofs are part of the report.
 #[test]
 fn results_are_proved() {
     let folder = ice_cream();
@@ -39,9 +39,10 @@ fn results_are_proved() {
         assert!(String::from_utf8(output.stderr).unwrap().starts_with("not proved: ln P(O"));
     }
     let returns = returns([1.0, 9.0]);
-    let output = piped(returns.path(), &["score", "m.json", "d.csv", "--verify"], "");
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("--verify: likelihoods of vectors cannot be proved"));
+    for command in ["score m.json d.csv", "decode m.json d.csv"] {
+        let found = parsed(&run(returns.path(), &format!("{command} --json --verify")));
+        assert_eq!(found["verified"]["proved"], true, "{found}");
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub struct Arguments {
     /// Show the classes of the states in place of the states: runs of a class in a .bed file, and by posterior the most probable class.
     #[arg(long, conflicts_with = "verify")]
     classes: bool,
-    /// Prove the result by intervals with outward rounding, apart from the recursions. E is how far ln P(O, q) of a path may be below that of a best one [1e-9 without a number]. For models of symbols, by viterbi. Exit code 1 if that is not proved.
+    /// Prove the result by intervals with outward rounding, apart from the recursions. E is how far ln P(O, q) of a path may be below that of a best one [1e-9 without a number]. By viterbi. Exit code 1 if that is not proved.
     #[arg(long, value_name = "E", num_args = 0..=1, require_equals = true, default_missing_value = "1e-9", value_parser = number::non_negative)]
     verify: Option<f64>,
     /// Print one JSON object.
@@ -140,7 +140,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     }
     options.output.write(&paths)?;
     paths.context.phases.write = watch.lap();
-    let proof = |limit| verify::paths(&given.model, given.sequences(), &paths.states, limit);
+    let proof = |limit| verify::paths(&given.model, given.observed(), &paths.states, limit);
     paths.context.verified = options.verify.map(proof).transpose()?;
     if options.output.path().is_none() {
         options.output.print(&paths, out)?;

@@ -257,6 +257,11 @@ impl Given {
         &self.records.sequences
     }
 
+    /// The sequences, and the symbols that V, V + 1 … stand for in them.
+    pub fn observed(&self) -> (&Sequences, &[Vec<u32>]) {
+        (&self.records.sequences, &self.records.sets)
+    }
+
     /// The number of ranks of the command.
     pub fn ranks(&self, ranks: &Ranks) -> usize {
         ranks.count(&self.devices)

@@ -38,7 +38,7 @@ pub struct Arguments {
     /// Format of --out [default: that of its extension; csv on the standard output].
     #[arg(long, value_parser = format::<ScoreFormat>(), value_name = "FORMAT", requires = "out")]
     to: Option<ScoreFormat>,
-    /// Prove the result by intervals with outward rounding, apart from the recursions. E is the largest error of ln P(O), relative or, below 1, absolute [1e-9 without a number]. For models of symbols. Exit code 1 if that is not proved.
+    /// Prove the result by intervals with outward rounding, apart from the recursions. E is the largest error of ln P(O), relative or, below 1, absolute [1e-9 without a number]. Exit code 1 if that is not proved.
     #[arg(long, value_name = "E", num_args = 0..=1, require_equals = true, default_missing_value = "1e-9", value_parser = number::non_negative)]
     verify: Option<f64>,
     /// Print one JSON object.
@@ -80,7 +80,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let mut watch = Watch::start();
     options.output.write(&scores)?;
     scores.context.phases.write = watch.lap();
-    let proof = |limit| verify::scores(&given.model, given.sequences(), &scores.log_likelihoods, limit);
+    let proof = |limit| verify::scores(&given.model, given.observed(), &scores.log_likelihoods, limit);
     scores.context.verified = options.verify.map(proof).transpose()?;
     options.output.print(&scores, out)?;
     Ok(verify::say("ln P(O) of each sequence is off by", scores.context.verified))

@@ -11,8 +11,14 @@ use warpkov_verify::interval::Interval;
 use crate::error::{Error, Outcome};
 
 /// Encloses the error of `scores` as ln P(O), relative to each or absolute below 1, and compares it with `limit`.
-pub fn scores(model: &Hmm, sequences: &Sequences, scores: &[f64], limit: f64) -> Result<Proven, Error> {
-    let exact = likelihoods(model, sequences).map_err(refused)?;
+/// `sets` are the symbols that V, V + 1 … stand for.
+pub fn scores(
+    model: &Hmm,
+    (sequences, sets): (&Sequences, &[Vec<u32>]),
+    scores: &[f64],
+    limit: f64,
+) -> Result<Proven, Error> {
+    let exact = likelihoods(model, sequences, sets).map_err(refused)?;
     if exact.len() != scores.len() {
         return Err(Error::Usage("--verify: sequences are split, expected one score for each".to_owned()));
     }
@@ -25,8 +31,14 @@ pub fn scores(model: &Hmm, sequences: &Sequences, scores: &[f64], limit: f64) ->
 }
 
 /// Encloses by how much ln P(O, q) of the paths in `states` is below that of a best path, and compares it with `limit`.
-pub fn paths(model: &Hmm, sequences: &Sequences, states: &[u32], limit: f64) -> Result<Proven, Error> {
-    let gaps = shortfalls(model, sequences, states).map_err(refused)?;
+/// `sets` are those of [`scores`].
+pub fn paths(
+    model: &Hmm,
+    (sequences, sets): (&Sequences, &[Vec<u32>]),
+    states: &[u32],
+    limit: f64,
+) -> Result<Proven, Error> {
+    let gaps = shortfalls(model, sequences, sets, states).map_err(refused)?;
     Ok(proven(gaps.iter().map(|gap| gap.hi), limit))
 }
 

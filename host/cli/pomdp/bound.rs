@@ -20,7 +20,8 @@ use crate::common::output::{Plot, print};
 ///
 /// A vector is supported if one Bellman backup of the vectors is at least as large in every state. Its residual δ is the largest
 /// shortfall. V(b₀) − δ/(1 − γ) is a lower bound on the optimal value, and so is the value of the controller that follows the
-/// vectors from b₀. Exit code 1 if the residual of some vector exceeds --tolerance.
+/// vectors from b₀. Both are computed in f64, and their rounding errors are not part of them: `pomdp verify` proves bounds with rounding. Exit
+/// code 1 if the residual of some vector exceeds --tolerance.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -71,10 +71,10 @@ fn likelihoods_and_paths_are_enclosed() {
         let sequences = Sequences::of_symbols(&[&symbols[..]]).unwrap();
         let all = all_paths(&model, probs, &symbols);
         let sum = all.iter().fold(RBig::ZERO, |sum, (_, p)| sum + p);
-        assert!(near(likelihoods(&model, &sequences).unwrap()[0], &sum), "seed {seed}");
+        assert!(near(likelihoods(&model, &sequences, &[]).unwrap()[0], &sum), "seed {seed}");
         let most = all.iter().map(|(_, p)| p).max().unwrap();
         for (path, p) in &all {
-            let gap = shortfalls(&model, &sequences, path).unwrap()[0];
+            let gap = shortfalls(&model, &sequences, &[], path).unwrap()[0];
             match (*most == RBig::ZERO, *p == RBig::ZERO) {
                 (true, _) => assert_eq!(gap.hi, 0.0),
                 (_, true) => assert_eq!(gap.lo, f64::INFINITY),
@@ -86,4 +86,19 @@ fn likelihoods_and_paths_are_enclosed() {
             }
         }
     }
+}
+
+/// A symbol V + k stands for a set: the sum over its symbols.
+#[test]
+fn sets_of_symbols_are_sums() {
+    let emissions = Emissions::Categorical { symbols: 3, probs: vec![0.2, 0.3, 0.5, 0.1, 0.8, 0.1] };
+    let (start, transitions) = (vec![0.6, 0.4], vec![0.7, 0.3, 0.4, 0.6]);
+    let model = HmmParts { start, transitions, emissions, end: None, names: Default::default() }.validated().unwrap();
+    let sets = [vec![0, 2], vec![0, 1, 2]];
+    let score = |symbols: &[u32]| likelihoods(&model, &Sequences::of_symbols(&[symbols]).unwrap(), &sets);
+    let [both, first, last] = [[3, 1], [0, 1], [2, 1]].map(|symbols| score(&symbols).unwrap()[0]);
+    let sum = (first.lo.exp() + last.lo.exp()).ln();
+    assert!(both.lo <= sum + 1e-15 && sum - 1e-15 <= both.hi && both.hi - both.lo < 1e-14, "{both:?}, {sum}");
+    assert!(score(&[4]).unwrap()[0].contains(0.0));
+    assert!(score(&[5]).unwrap_err().to_string().contains("symbol 5, expected one below 5"));
 }
