@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::model::{Covariances, Emissions, Hmm, Names};
 use warpkov_common::guard::{Warning, counted, write_warnings};
 use warpkov_common::names::{distribution, name, named};
+use warpkov_common::numbers::Number;
 use warpkov_common::parameters::SUM_TOLERANCE;
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
@@ -31,6 +32,8 @@ pub struct Info<'a> {
     left_right: bool,
     /// Free parameters.
     parameters: usize,
+    /// Expected number of steps of a visit of each state, N; infinite of a state that nothing leaves.
+    stays: Vec<Number>,
     names: &'a Names,
     /// What looks wrong.
     warnings: Vec<Warning>,
@@ -65,11 +68,24 @@ impl<'a> Info<'a> {
             ends: model.end().map(positive),
             left_right: (0..states).flat_map(|state| &model.row(state)[..state]).all(|p| *p <= 0.0),
             parameters: model.parameters(),
+            stays: (0..states).map(|state| Number(stay(model, state))).collect(),
             names: model.names(),
             warnings: warnings(model),
             emissions,
         }
     }
+}
+
+/// 1 / (1 − Aᵢᵢ), the expected number of steps of a visit of state i. A sum of the probabilities to leave keeps their digits where 1 − Aᵢᵢ
+/// would cancel them.
+fn stay(model: &Hmm, state: usize) -> f64 {
+    let others = model.row(state).iter().enumerate().filter(|(to, _)| *to != state).map(|(_, p)| p);
+    1.0 / others.chain(model.end().map(|end| &end[state])).sum::<f64>()
+}
+
+/// To four digits behind the point.
+fn rounded(x: f64) -> f64 {
+    (x * 1e4).round() / 1e4
 }
 
 /// What looks wrong in a model.
@@ -189,6 +205,8 @@ pub struct Row {
     start: f64,
     /// The positive Aᵢⱼ, by the names of the states j.
     transitions: Vec<(String, f64)>,
+    /// Expected number of steps of a visit.
+    stay: Number,
     /// Probability that sequences end behind the state; none of a model that does not describe it.
     end: Option<f64>,
     /// The positive Bᵢₒ, by the names of the symbols; none for vectors.
@@ -211,6 +229,7 @@ impl Row {
             name: name(&model.names().states, state),
             start: model.start()[at],
             transitions: named(0.., model.row(at), &model.names().states),
+            stay: Number(stay(model, at)),
             end: model.end().map(|end| end[at]),
             symbols: categorical.then(|| named(0.., first, &model.names().symbols)),
             mean: (!categorical).then(|| first.to_vec()),
@@ -229,6 +248,7 @@ impl Report for Row {
         writeln!(out, "State {state}, {}", escaped(&self.name))?;
         writeln!(out, "  starts with    {start}")?;
         writeln!(out, "  leads to       {}", distribution(transitions))?;
+        writeln!(out, "  stays          {} steps", rounded(self.stay.0))?;
         if let Some(end) = self.end {
             writeln!(out, "  ends with      {end}")?;
         }
@@ -258,6 +278,9 @@ impl Report for Info<'_> {
             Some(ends) => writeln!(out, "Ends             behind {ends} states")?,
             None => writeln!(out, "Ends             at any time")?,
         }
+        let stays = || self.stays.iter().map(|stay| stay.0);
+        let (least, most) = (stays().fold(f64::INFINITY, f64::min), stays().fold(0.0, f64::max));
+        writeln!(out, "Expected stays   {} to {} steps in a state", rounded(least), rounded(most))?;
         writeln!(out, "Free parameters  {parameters}")?;
         write_warnings(out, &self.warnings)
     }
