@@ -54,6 +54,9 @@ pub enum Error {
     /// The recursions of a hidden Markov model failed.
     #[error(transparent)]
     Recursions(#[from] hmm::place::Error),
+    /// There are too many paths.
+    #[error(transparent)]
+    Paths(hmm::paths::Error),
     /// A model cannot be generated.
     #[error(transparent)]
     Generate(#[from] mdp::generate::Error),
@@ -124,6 +127,15 @@ impl From<hmm::train::Error<hmm::place::Error>> for Error {
     }
 }
 
+impl From<hmm::paths::Error> for Error {
+    fn from(error: hmm::paths::Error) -> Self {
+        match error {
+            hmm::paths::Error::Stopped(error) => Self::Recursions(error),
+            error => Self::Paths(error),
+        }
+    }
+}
+
 impl Error {
     /// The error of the device, if that is the cause.
     fn runtime(&self) -> Option<&runtime::Error> {
@@ -174,7 +186,9 @@ impl Error {
             (_, Some(runtime::Error::Interrupted)) => 130,
             (_, Some(runtime::Error::Device(_) | runtime::Error::Comm(_))) => 3,
             (Self::PomdpSolve(pomdp::solve::Error::Elsewhere(_)), _) => 3,
-            (Self::Generate(mdp::generate::Error::Parameter(parameters::Error::Memory { .. })), _) => 3,
+            (Self::Generate(mdp::generate::Error::Parameter(parameters::Error::Memory { .. })) | Self::Paths(_), _) => {
+                3
+            }
             // The input is valid; the computation failed.
             (Self::Recursions(hmm::place::Error::Violated(_)), _) => 1,
             (error, _) if lacks_memory(error) => 3,

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -11,6 +10,7 @@ use super::durations::{Duration, Segments};
 use super::model::{Covariances, Emissions, Hmm, Names};
 use warpkov_common::guard::{Warning, counted, write_warnings};
 use warpkov_common::names::{distribution, name, named};
+use warpkov_common::numbers::Number;
 use warpkov_common::parameters::SUM_TOLERANCE;
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
@@ -34,9 +34,11 @@ pub struct Info<'a> {
     left_right: bool,
     /// Free parameters.
     parameters: usize,
+    /// Expected number of steps of a visit of each state, N; infinite of a state that nothing leaves.
+    stays: Vec<Number>,
     names: Cow<'a, Names>,
-    /// The durations of the states of a semi-Markov model; none for others.
-    durations: Option<Vec<StateDuration>>,
+    /// The durations of the states of a semi-Markov model, none where Aᵢᵢ decides; none for other models.
+    durations: Option<&'a [Option<Duration>]>,
     /// What looks wrong.
     warnings: Vec<Warning>,
     /// The emissions, in words.
@@ -44,39 +46,13 @@ pub struct Info<'a> {
     emissions: String,
 }
 
-/// The duration of the visits to a state.
-#[derive(Clone, Debug, Serialize)]
-struct StateDuration {
-    /// The state's name, or its number.
-    state: String,
-    /// Mean number of steps; none if the visits never end.
-    mean: Option<f64>,
-    /// The distribution; none where Aᵢᵢ decides.
-    distribution: Option<Duration>,
-}
-
-impl StateDuration {
-    fn new(of: &Segments, state: usize) -> Self {
-        let distribution = of.durations()[state].clone();
-        let stays = of.transitions()[state * of.start().len() + state];
-        let mean = distribution.as_ref().map_or(1.0 / (1.0 - stays), Duration::mean);
-        Self { state: name(of.names(), state as u32), mean: Some(mean).filter(|mean| mean.is_finite()), distribution }
-    }
-}
-
-impl fmt::Display for StateDuration {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let family = match self.distribution {
-            None => "by A",
-            Some(Duration::Categorical(_)) => "categorical",
-            Some(Duration::Geometric { .. }) => "geometric",
-            Some(Duration::Poisson { .. }) => "Poisson",
-            Some(Duration::NegativeBinomial { .. }) => "negative binomial",
-        };
-        match self.mean {
-            Some(mean) => write!(f, "{family}, {mean:.6} steps on average"),
-            None => write!(f, "{family}, without an end"),
-        }
+/// The family of a distribution, in words.
+fn family(duration: &Duration) -> &'static str {
+    match duration {
+        Duration::Categorical(_) => "categorical",
+        Duration::Geometric { .. } => "geometric",
+        Duration::Poisson { .. } => "Poisson",
+        Duration::NegativeBinomial { .. } => "negative binomial",
     }
 }
 
@@ -108,15 +84,32 @@ impl<'a> Info<'a> {
             ends: model.end().map(positive),
             left_right: (0..states).flat_map(|state| &model.row(state)[..state]).all(|p| *p <= 0.0),
             parameters: given.parameters(),
+            stays: (0..states).map(|state| Number(stay(given, state))).collect(),
             names: match given.segments() {
                 None => Cow::Borrowed(given.names()),
                 Some(_) => Cow::Owned(model.names().clone()),
             },
-            durations: given.segments().map(|all| (0..states).map(|state| StateDuration::new(all, state)).collect()),
+            durations: given.segments().map(Segments::durations),
             warnings: warnings(model),
             emissions,
         }
     }
+}
+
+/// 1 / (1 − Aᵢᵢ), the expected number of steps of a visit of state i. A sum of the probabilities to leave keeps their digits where 1 − Aᵢᵢ
+/// would cancel them. Of a semi-Markov model, the mean of the duration.
+fn stay(model: &Hmm, state: usize) -> f64 {
+    if let Some(duration) = model.segments().and_then(|segments| segments.durations()[state].as_ref()) {
+        return duration.mean();
+    }
+    let model = model.visits();
+    let others = model.row(state).iter().enumerate().filter(|(to, _)| *to != state).map(|(_, p)| p);
+    1.0 / others.chain(model.end().map(|end| &end[state])).sum::<f64>()
+}
+
+/// To four digits behind the point.
+fn rounded(x: f64) -> f64 {
+    (x * 1e4).round() / 1e4
 }
 
 /// What looks wrong in a model.
@@ -236,8 +229,10 @@ pub struct Row {
     start: f64,
     /// The positive Aᵢⱼ, by the names of the states j.
     transitions: Vec<(String, f64)>,
-    /// The duration of a visit; none of a model without durations.
-    duration: Option<StateDuration>,
+    /// Expected number of steps of a visit.
+    stay: Number,
+    /// The distribution of this number; none where Aᵢᵢ decides.
+    duration: Option<Duration>,
     /// Probability that sequences end behind the state; none of a model that does not describe it.
     end: Option<f64>,
     /// The positive Bᵢₒ, by the names of the symbols; none for vectors.
@@ -261,7 +256,8 @@ impl Row {
             name: name(&model.names().states, state),
             start: model.start()[at],
             transitions: named(0.., model.row(at), &model.names().states),
-            duration: given.segments().map(|all| StateDuration::new(all, at)),
+            stay: Number(stay(given, at)),
+            duration: given.segments().and_then(|all| all.durations()[at].clone()),
             end: model.end().map(|end| end[at]),
             symbols: categorical.then(|| named(0.., first, &model.names().symbols)),
             mean: (!categorical).then(|| first.to_vec()),
@@ -280,8 +276,9 @@ impl Report for Row {
         writeln!(out, "State {state}, {}", escaped(&self.name))?;
         writeln!(out, "  starts with    {start}")?;
         writeln!(out, "  leads to       {}", distribution(transitions))?;
+        writeln!(out, "  stays          {} steps", rounded(self.stay.0))?;
         if let Some(duration) = &self.duration {
-            writeln!(out, "  lasts          {duration}")?;
+            writeln!(out, "  lasts          by a {} distribution", family(duration))?;
         }
         if let Some(end) = self.end {
             writeln!(out, "  ends with      {end}")?;
@@ -312,8 +309,12 @@ impl Report for Info<'_> {
             Some(ends) => writeln!(out, "Ends             behind {ends} states")?,
             None => writeln!(out, "Ends             at any time")?,
         }
-        for duration in self.durations.iter().flatten() {
-            writeln!(out, "Duration         {}: {duration}", escaped(&duration.state))?;
+        let stays = || self.stays.iter().map(|stay| stay.0);
+        let (least, most) = (stays().fold(f64::INFINITY, f64::min), stays().fold(0.0, f64::max));
+        writeln!(out, "Expected stays   {} to {} steps in a state", rounded(least), rounded(most))?;
+        for (state, duration) in (0..).zip(self.durations.unwrap_or_default()) {
+            let of = escaped(&name(&self.names.states, state));
+            writeln!(out, "Duration         {of}: {}", duration.as_ref().map_or("by A", family))?;
         }
         writeln!(out, "Free parameters  {parameters}")?;
         write_warnings(out, &self.warnings)

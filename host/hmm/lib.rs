@@ -10,6 +10,9 @@
 //! | [`divided`] | the recursions on several ranks |
 //! | [`run`] | the choice among all of these |
 //! | [`filter`] | filtering, smoothing with a lag and prediction of a stream, an observation at a time |
+//! | [`paths`] | the K most probable paths, draws of paths |
+//! | [`occupancy`] | expected times in states, and visits |
+//! | [`windows`] | parts of sequences as sequences |
 //! | [`invariants`] | identities that every result satisfies, checked at run time |
 //! | [`maximise`] | the M step of the Baum-Welch algorithm |
 //! | [`train`] | the Baum-Welch loop, AIC and BIC |
@@ -31,7 +34,9 @@ pub mod invariants;
 pub mod io;
 pub mod maximise;
 pub mod model;
+pub mod occupancy;
 pub mod options;
+pub mod paths;
 pub mod place;
 pub mod plot;
 pub mod report;
@@ -40,3 +45,4 @@ pub mod sample;
 pub mod sequences;
 pub mod solution;
 pub mod train;
+pub mod windows;

@@ -98,7 +98,7 @@ impl<'p, R> Checked<'p, R> {
 }
 
 /// Fails if the recursions were interrupted, since their results are then incomplete.
-fn finished() -> Result<(), Error> {
+pub(crate) fn finished() -> Result<(), Error> {
     if interrupt::requested() { Err(runtime::Error::Interrupted.into()) } else { Ok(()) }
 }
 

@@ -1,6 +1,7 @@
 //! Sequences of observations of any lengths.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::model::{Emissions, Hmm};
 
@@ -177,7 +178,7 @@ impl Sequences {
 
     /// The indices of a sequence's observations.
     #[must_use]
-    pub fn range(&self, sequence: usize) -> std::ops::Range<usize> {
+    pub fn range(&self, sequence: usize) -> Range<usize> {
         self.offsets[sequence] as usize..self.offsets[sequence + 1] as usize
     }
 
@@ -457,30 +458,36 @@ impl Sequences {
     /// If there is no such sequence.
     #[must_use]
     pub fn select(&self, which: &[usize]) -> Option<Self> {
-        let offsets = offsets(which.iter().map(|&sequence| self.range(sequence).len()));
-        let ranges = which.iter().map(|&sequence| self.range(sequence));
-        let observations = match &self.observations {
-            Observations::Symbols(symbols) => {
-                Observations::Symbols(ranges.flat_map(|range| &symbols[range]).copied().collect())
-            }
-            &Observations::Vectors { dimensions, ref values } => {
-                let d = dimensions as usize;
-                let values = ranges.flat_map(|range| &values[range.start * d..range.end * d]).copied().collect();
-                Observations::Vectors { dimensions, values }
-            }
-        };
-        let selected = match self.partial {
-            0 => Self::new(offsets, observations),
-            _ => Self::with_missing(offsets, observations),
-        };
-        let mut selected = selected.ok()?;
-        if !self.states.is_empty() {
-            selected.states = which.iter().flat_map(|&sequence| &self.states[self.range(sequence)]).copied().collect();
-        }
+        let mut selected = self.cut(&which.iter().map(|&sequence| self.range(sequence)).collect::<Vec<_>>())?;
         if !self.weights.is_empty() {
             selected.weights = which.iter().map(|&sequence| self.weights[sequence]).collect();
         }
         Some(selected)
+    }
+
+    /// Sequences of the observations in `ranges`, in this order, with weights of 1; `None` if there are none.
+    pub(crate) fn cut(&self, ranges: &[Range<usize>]) -> Option<Self> {
+        let offsets = offsets(ranges.iter().map(Range::len));
+        let each = || ranges.iter().cloned();
+        let observations = match &self.observations {
+            Observations::Symbols(symbols) => {
+                Observations::Symbols(each().flat_map(|range| &symbols[range]).copied().collect())
+            }
+            &Observations::Vectors { dimensions, ref values } => {
+                let d = dimensions as usize;
+                let values = each().flat_map(|range| &values[range.start * d..range.end * d]).copied().collect();
+                Observations::Vectors { dimensions, values }
+            }
+        };
+        let mut cut = match self.partial {
+            0 => Self::new(offsets, observations),
+            _ => Self::with_missing(offsets, observations),
+        }
+        .ok()?;
+        if !self.states.is_empty() {
+            cut.states = each().flat_map(|range| &self.states[range]).copied().collect();
+        }
+        Some(cut)
     }
 
     /// The sequence and the position, both from 1, of observation `at`.

@@ -25,7 +25,7 @@ pub fn exception(error: impl Into<Error>) -> PyErr {
             ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::UnexpectedEof => PyValueError::new_err(text),
             _ => PyOSError::new_err(text),
         },
-        (Error::Generate(_), 3) => PyMemoryError::new_err(text),
+        (Error::Generate(_) | Error::Paths(_), 3) => PyMemoryError::new_err(text),
         (_, 1 | 3) => DeviceError::new_err(text),
         _ => PyValueError::new_err(text),
     }

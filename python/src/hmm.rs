@@ -27,6 +27,7 @@ use warpkov_cli::hmm::generate::Family;
 use warpkov_cli::named;
 
 mod filter;
+mod paths;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hmm_scores, module)?)?;
@@ -38,7 +39,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hmm_save, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_train, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_sample, module)?)?;
-    filter::register(module)
+    filter::register(module)?;
+    paths::register(module)
 }
 
 /// The parameters of a model.

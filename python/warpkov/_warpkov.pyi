@@ -25,16 +25,20 @@ __all__ = [
     "fetch",
     "generate",
     "greatest",
+    "hmm_best",
     "hmm_check",
     "hmm_decode",
     "hmm_filter",
     "hmm_generate",
     "hmm_load",
+    "hmm_occupancy",
     "hmm_posteriors",
     "hmm_sample",
+    "hmm_sample_paths",
     "hmm_save",
     "hmm_scores",
     "hmm_train",
+    "hmm_windows",
     "interleave",
     "main",
     "policy",
@@ -225,6 +229,14 @@ def hmm_generate(words: list[str]) -> tuple[dict[str, Buffer], str | None]: ...
 def hmm_load(path: str | os.PathLike[str], format: str | None) -> tuple[dict[str, Buffer], str | None]: ...
 def hmm_save(parts: dict[str, Any], path: str | os.PathLike[str], format: str | None) -> None: ...
 def hmm_sample(parts: dict[str, Any], count: int, length: int, seed: int) -> tuple[Buffer, Buffer]: ...
+def hmm_best(parts: dict[str, Any], sequences: dict[str, Any], count: int) -> tuple[Buffer, Buffer]: ...
+def hmm_occupancy(parts: dict[str, Any], sequences: dict[str, Any]) -> tuple[Buffer, Buffer]: ...
+def hmm_sample_paths(
+    parts: dict[str, Any], sequences: dict[str, Any], count: int, seed: int
+) -> tuple[Buffer, Buffer]: ...
+def hmm_windows(
+    parts: dict[str, Any], sequences: dict[str, Any], place: dict[str, Any], window: int, step: int
+) -> Buffer: ...
 def pomdp_generate(words: list[str]) -> Pomdp: ...
 def pomdp_solve(
     model: Pomdp, options: dict[str, Any], slow: Callable[[float], None]

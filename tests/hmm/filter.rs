@@ -155,12 +155,17 @@ fn info_shows_a_state_in_words() {
     let text = run(folder, "info ice.json --show H");
     assert_eq!(
         text,
-        "State 1, H\n  starts with    0.5\n  leads to       C with 0.1, H with 0.8\n  ends with      0.1\n  emits          \
-         1 with 0.1, 2 with 0.2, 3 with 0.7\n"
+        "State 1, H\n  starts with    0.5\n  leads to       C with 0.1, H with 0.8\n  stays          5 steps\n  ends with      0.1\n  \
+         emits          1 with 0.1, 2 with 0.2, 3 with 0.7\n"
     );
     assert_eq!(run(folder, "info ice.json --show 1"), text);
     let row = parsed(&run(folder, "info ice.json --show H --json"));
     assert_eq!((&row["state"], &row["transitions"]), (&json!(1), &json!([["C", 0.1], ["H", 0.8]])));
+    assert_eq!(
+        (&row["stay"], &parsed(&run(folder, "info ice.json --json"))["stays"]),
+        (&json!(5.0), &json!([5.0, 5.0]))
+    );
+    assert!(run(folder, "info ice.json").contains("Expected stays   5 to 5 steps in a state\n"));
     for wrong in ["2", "h", "-1", "99999999999"] {
         let message = fails(folder, &format!("info ice.json --show={wrong}"), 2);
         assert_eq!(

@@ -4,4 +4,5 @@ mod commands;
 mod common;
 mod files;
 mod filter;
+mod paths;
 mod train;

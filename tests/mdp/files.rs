@@ -150,7 +150,7 @@ fn texts_are_read_compressed_and_through_pipes() {
 
 /// Every command that writes files: (arguments, output option, extension). The inputs are those of
 /// [`folder_with_inputs`], or absent.
-const WRITERS: [(&str, &str, &str); 27] = [
+const WRITERS: [(&str, &str, &str); 30] = [
     ("mdp solve grid.json", "--out", "json"),
     ("mdp solve grid.json", "--out", "csv"),
     ("mdp solve grid.json", "--out", "npy"),
@@ -173,7 +173,10 @@ const WRITERS: [(&str, &str, &str); 27] = [
     ("pomdp bound tiger.pomdp --policy tiger.alpha", "--plot", "svg"),
     ("hmm score model.json data.txt --device cpu", "--out", "csv"),
     ("hmm decode model.json data.txt --device cpu", "--out", "txt"),
+    ("hmm decode model.json data.txt --device cpu --samples 3", "--out", "csv"),
     ("hmm posterior model.json data.txt --device cpu", "--out", "npy"),
+    ("hmm posterior model.json data.txt --device cpu --summary", "--out", "csv"),
+    ("hmm score model.json data.txt --device cpu --window 2", "--out", "npy"),
     ("hmm train model.json data.txt --device cpu --quiet", "--out", "json"),
     ("hmm sample model.json --length 3", "--out", "txt"),
     ("hmm info model.json", "--plot", "svg"),

@@ -7,7 +7,8 @@ use warpkov_common::names::name;
 use warpkov_hmm::backend::posterior_path;
 use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::model::Hmm;
-use warpkov_hmm::report::{PathFormat, Paths};
+use warpkov_hmm::paths::{best_paths, sample_paths};
+use warpkov_hmm::report::{PathFormat, PathLists, Paths};
 
 use super::file::{Given, List, Source, list};
 use super::{Error, Outcome, verify};
@@ -18,7 +19,7 @@ use crate::common::output::Output;
 use crate::common::ranks::Ranks;
 use crate::common::watch::Watch;
 
-/// Finds the hidden states of sequences: the most probable path, or the most probable state of each step.
+/// Finds the hidden states of sequences: the most probable path or paths, the most probable state of each step, or paths drawn at random.
 ///
 /// Prints one line per sequence, the names or numbers of its states, or `impossible` if the model cannot emit the sequence. Of equally
 /// probable paths, the result is the one whose last state has the lowest number; of those, the one whose last state but one has the
@@ -31,13 +32,25 @@ Examples:
   warpkov hmm decode dna.json genes.fasta.gz --missing marginalise --out islands.bed --classes --states island
   warpkov hmm decode model.json days.csv --columns rain,wind --id station --out states.csv
   warpkov hmm decode model.json data.txt --out - --to csv | head
-  warpkov hmm decode model.json data.txt --by posterior --json")]
+  warpkov hmm decode model.json data.txt --by posterior --json
+  warpkov hmm decode model.json data.txt --best 10
+  warpkov hmm decode model.json data.txt --samples 1000 --out paths.npy")]
 pub struct Arguments {
     #[command(flatten)]
     pub source: Source,
     /// Criterion of the states.
     #[arg(long, value_enum, default_value = "viterbi")]
     by: Criterion,
+    /// List Viterbi: find the K most probable paths of each sequence, all possible ones if they are fewer. Prints ln P(O, q) and q on
+    /// each line. Takes 8 bytes for each step, state and path of a sequence. The CPU computes.
+    #[arg(long, value_name = "K", conflicts_with_all = ["by", "verify"], value_parser = clap::value_parser!(u32).range(1..))]
+    best: Option<u32>,
+    /// Draw K paths of each sequence from their distribution given the observations, P(q | O), in place of a best one. The CPU computes.
+    #[arg(long, value_name = "K", conflicts_with_all = ["best", "by", "verify"], value_parser = clap::value_parser!(u32).range(1..))]
+    samples: Option<u32>,
+    /// Seed of --samples: path i of sequence j depends on the seed, i and j alone.
+    #[arg(long, value_name = "N", default_value_t = 42, requires = "samples")]
+    seed: u64,
     /// Write the states to this file: .txt as printed, .csv, .bed with one line per run of equal states, or .npy with the numbers of the
     /// states (2³² − 1: none); or with - to the standard output.
     #[arg(long, value_name = "FILE|-")]
@@ -68,10 +81,20 @@ enum Criterion {
     Posterior,
 }
 
+/// Several paths of each sequence.
+#[derive(Clone, Copy)]
+enum Several {
+    /// The most probable ones.
+    Best(u32),
+    /// Draws with a seed.
+    Samples(u32, u64),
+}
+
 /// The sequences to decode, and the destination of the paths.
 struct Options {
     source: Source,
     by: Criterion,
+    several: Option<Several>,
     output: Output<PathFormat>,
     states: Option<List>,
     classes: bool,
@@ -81,16 +104,24 @@ struct Options {
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
-    fn try_from(Arguments { source, by, out, to, states, classes, verify, json }: Arguments) -> Result<Self, Error> {
+    fn try_from(arguments: Arguments) -> Result<Self, Error> {
+        let Arguments { source, by, best, samples, seed, out, to, states, classes, verify, json } = arguments;
         source.check()?;
+        let several = best.map(Several::Best).or(samples.map(|count| Several::Samples(count, seed)));
+        if several.is_some() {
+            source.check_cpu(if best.is_some() { "--best" } else { "--samples" })?;
+        }
         let output = Output::new(out, to, json, PathFormat::Text)?;
+        if several.is_some() && output.format() == Some(PathFormat::Bed) {
+            return Err(Error::Usage("a .bed file holds one path of each sequence".to_owned()));
+        }
         if states.is_some() && output.format() != Some(PathFormat::Bed) {
             return Err(Error::Usage("--states selects the states of a .bed file: expected --out FILE.bed".to_owned()));
         }
         if verify.is_some() && by == Criterion::Posterior {
             return Err(Error::Usage("--verify proves paths, expected --by viterbi".to_owned()));
         }
-        Ok(Self { source, by, output, states, classes, verify })
+        Ok(Self { source, by, several, output, states, classes, verify })
     }
 }
 
@@ -98,6 +129,7 @@ impl Options {
     /// Checks that the disk has room for the paths.
     fn check(&self, given: &Given) -> Result<(), Error> {
         match self.output.path() {
+            // There may be fewer paths than asked for.
             Some((path, format)) => room(path, given.sequences().steps() as u64 * format.least_bytes()),
             None => Ok(()),
         }
@@ -128,6 +160,11 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let lumped = options.classes.then(|| given.model.by_class());
     let model = lumped.as_ref().unwrap_or(&given.model);
     let shown = ranks.agree(options.check(&given).and_then(|()| options.shown(model)))?;
+    if let Some(several) = options.several {
+        let mut paths = several_paths(&given, &ranks, several)?;
+        paths.context.model = model;
+        return write_several(&given, &options, paths, out);
+    }
     let mut paths = decode(&given, &ranks, &options, shown)?;
     paths.context.model = model;
     if !ranks.is_first() {
@@ -168,4 +205,37 @@ fn decode<'g>(given: &'g Given, ranks: &Ranks, options: &Options, shown: Vec<boo
             Paths { context, states, scores: None, shown }
         }
     })
+}
+
+/// Finds or draws several paths of each sequence.
+fn several_paths<'g>(given: &'g Given, ranks: &Ranks, several: Several) -> Result<PathLists<'g>, Error> {
+    let sequences = given.sequences();
+    let (lists, context) = given.compute_on_cpu(ranks, |model| {
+        Ok(match several {
+            Several::Best(count) => best_paths(model, sequences, count)?,
+            Several::Samples(count, seed) => sample_paths(model, sequences, count, seed)?,
+        })
+    })?;
+    Ok(match several {
+        Several::Best(count) => PathLists { context, lists, count, ordered: true },
+        Several::Samples(count, _) => PathLists { context, lists, count, ordered: false },
+    })
+}
+
+fn write_several(given: &Given, options: &Options, mut paths: PathLists, out: impl Write) -> Result<Outcome, Error> {
+    if options.classes {
+        let classes = given.model.classes();
+        paths.lists.iter_mut().flatten().for_each(|path| path.states = classes.path(&path.states));
+    }
+    given.note_impossible(|sequence| !paths.lists[sequence].is_empty());
+    let mut watch = Watch::start();
+    if options.output.format() == Some(PathFormat::Npy) {
+        given.note_removed();
+    }
+    options.output.write(&paths)?;
+    paths.context.phases.write = watch.lap();
+    if options.output.path().is_none() {
+        options.output.print(&paths, out)?;
+    }
+    Ok(Outcome::Success)
 }

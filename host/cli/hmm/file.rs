@@ -16,6 +16,7 @@ use warpkov_hmm::place::{self, cost};
 use warpkov_hmm::report::{Context, Phases};
 use warpkov_hmm::run::{Running, Setup};
 use warpkov_hmm::sequences::Sequences;
+use warpkov_hmm::windows::Windows;
 use warpkov_runtime::choose::{DeviceChoice, Devices, Place};
 use warpkov_runtime::comm::Communicator;
 
@@ -159,6 +160,8 @@ pub struct Given {
     file: String,
     compute: Compute,
     method: ForwardMethod,
+    /// The work, in passes over all sequences.
+    passes: f64,
     /// The device of each rank of this process.
     devices: Vec<DeviceChoice>,
     /// Seconds of reading.
@@ -194,6 +197,18 @@ impl Source {
         Err(Error::Usage(problem.to_owned()))
     }
 
+    /// Checks that nothing asks for another place than the CPU, where `option` runs in f64.
+    pub fn check_cpu(&self, option: &str) -> Result<(), Error> {
+        let Compute { device, precision, scan } = &self.compute;
+        let cpu = [DeviceChoice::Auto, DeviceChoice::Cpu].map(Devices::One).contains(device);
+        match cpu && *precision == Precision::F64 && *scan != Scan::Always {
+            true => Ok(()),
+            false => {
+                Err(Error::Usage(format!("{option} runs on the CPU, in f64: expected --device cpu, --precision f64")))
+            }
+        }
+    }
+
     /// Checks that the other arguments permit a method of the forward recursion.
     pub fn check_method(&self, method: ForwardMethod) -> Result<(), Error> {
         let Compute { device, precision, scan } = self.compute.clone();
@@ -221,7 +236,7 @@ impl Source {
         let model = input.read()?;
         let records = data.read(&model)?;
         let (file, compute, method) = (data.name(), compute.clone(), ForwardMethod::Fused);
-        Ok(Given { model, records, file, compute, method, devices, read: watch.lap() })
+        Ok(Given { model, records, file, compute, method, passes: 1.0, devices, read: watch.lap() })
     }
 }
 
@@ -250,6 +265,11 @@ impl Given {
     /// The same, by another method of the forward recursion.
     pub fn with_method(self, method: ForwardMethod) -> Self {
         Self { method, ..self }
+    }
+
+    /// The same, for another number of passes over the sequences, on which the choice of a device depends.
+    pub fn with_passes(self, passes: f64) -> Self {
+        Self { passes, ..self }
     }
 
     /// The sequences.
@@ -316,7 +336,8 @@ impl Given {
         device: DeviceChoice,
     ) -> Result<Opened<'g, 'r>, Error> {
         let mut watch = Watch::start();
-        let cost = cost(&self.model, self.sequences());
+        let mut cost = cost(&self.model, self.sequences());
+        (cost.cpu, cost.gpu) = (cost.cpu * self.passes, cost.gpu * self.passes);
         let (place, reason) = ranks.agree(Place::open(device, Some(&cost)).map_err(Error::from))?;
         // The JSON report holds the reason, too.
         if let (Some(reason), true) = (&reason, comm.rank() == 0 && io::stderr().is_terminal()) {
@@ -324,6 +345,42 @@ impl Given {
         }
         let phases = Phases { read: self.read, start: watch.lap(), ..Phases::default() };
         Ok(Opened { given: self, ranks, comm, place, reason, phases })
+    }
+
+    /// ln P of each window. The first rank has it.
+    pub fn score_windows(&self, ranks: &Ranks, windows: &Windows) -> Result<(Vec<f64>, Context<'_>), Error> {
+        self.run(ranks, |opened| {
+            let mut watch = Watch::start();
+            let (mut logs, mut context) = (Vec::new(), opened.context());
+            for batch in windows.batches() {
+                let (found, all) = opened.recursions_over(&batch, OverPaths::Sums, &self.model, 1, |recursions| {
+                    recursions.set_models(std::slice::from_ref(&self.model))?;
+                    Ok(recursions.log_likelihoods()?.pop().unwrap_or_default())
+                })?;
+                logs.extend(found);
+                context.ranks = all;
+            }
+            context.phases.solve = watch.lap();
+            Ok((logs, context))
+        })
+    }
+
+    /// Computes something on the CPU, by one rank: from the model, with a symbol for each ambiguous one of the sequences.
+    pub fn compute_on_cpu<R>(
+        &self,
+        ranks: &Ranks,
+        result: impl FnOnce(&Hmm) -> Result<R, Error>,
+    ) -> Result<(R, Context<'_>), Error> {
+        let count = self.ranks(ranks);
+        if count > 1 {
+            return ranks.agree(Err(Error::Usage(format!("{count} ranks cannot divide this: expected one"))));
+        }
+        let mut watch = Watch::start();
+        let found = result(&self.records.extended(&self.model))?;
+        let phases = Phases { read: self.read, solve: watch.lap(), ..Phases::default() };
+        let (device, precision) = (Place::Cpu.name(), Precision::F64);
+        let (model, records, ranks, reason, verified) = (&self.model, &self.records, Vec::new(), None, None);
+        Ok((found, Context { model, records, device, precision, reason, phases, ranks, verified }))
     }
 
     /// Computes one result of the recursions. The first rank has it.
@@ -395,6 +452,18 @@ impl<'g> Opened<'g, '_> {
         count: usize,
         work: impl FnOnce(&mut Running<'_>) -> Result<T, Error>,
     ) -> Result<(T, Vec<RankShare>), Error> {
+        self.recursions_over(self.given.sequences(), over, model, count, work)
+    }
+
+    /// [`recursions`](Self::recursions) over other sequences with the same sets of symbols.
+    pub fn recursions_over<T>(
+        &self,
+        sequences: &Sequences,
+        over: OverPaths,
+        model: &Hmm,
+        count: usize,
+        work: impl FnOnce(&mut Running<'_>) -> Result<T, Error>,
+    ) -> Result<(T, Vec<RankShare>), Error> {
         let Compute { precision, scan, .. } = self.given.compute;
         let (states, most) = (model.states(), Scan::STATES);
         if scan == Scan::Always && matches!(self.place, Place::Cpu) {
@@ -404,7 +473,7 @@ impl<'g> Opened<'g, '_> {
             let message = format!("--scan always takes up to {most} states, and the model has {states}");
             return self.ranks.agree(Err(Error::Usage(message)));
         }
-        let Records { sequences, sets, .. } = &self.given.records;
+        let sets = &self.given.records.sets;
         let (place, method, comm) = (&self.place, self.given.method, self.comm);
         let run = Setup { sequences, sets, place, precision, scan, over, method, comm };
         run.with_recursions(model, count, |opened| self.ranks.agree(opened.map_err(Error::from)), work)

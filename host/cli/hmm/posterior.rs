@@ -5,14 +5,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 use warpkov_hmm::backends::device::OverPaths;
+use warpkov_hmm::occupancy::occupancy;
 use warpkov_hmm::plot::draw_posteriors;
-use warpkov_hmm::report::{PosteriorFormat, Posteriors};
+use warpkov_hmm::report::{Occupancies, PosteriorFormat, Posteriors};
 
 use super::file::{Given, Source};
 use super::{Error, Outcome};
 use crate::common::choice::format;
 use crate::common::file::{FileOrStd, room};
 use crate::common::output::{Output, Plots};
+use crate::common::ranks::Ranks;
 use crate::common::watch::Watch;
 
 /// Computes the posterior probability of every state at every step, by the forward and backward recursions.
@@ -24,6 +26,7 @@ Examples:
   warpkov hmm posterior model.json data.txt
   warpkov hmm posterior model.json data.txt --out posteriors.npy
   warpkov hmm posterior model.json data.txt --classes
+  warpkov hmm posterior model.json data.txt --summary
   warpkov hmm posterior model.json data.txt --out posteriors.csv --plot states.svg --sequence 2")]
 pub struct Arguments {
     #[command(flatten)]
@@ -37,6 +40,10 @@ pub struct Arguments {
     /// Show the classes of the states in place of the states: the probability of a class is the sum of those of its states.
     #[arg(long)]
     classes: bool,
+    /// Report sums over time in their place: for each sequence and state, the expected number of steps (time) and of visits, which are
+    /// runs of steps in it. The CPU computes. A .npy file has the shape 2 × sequences × states.
+    #[arg(long, conflicts_with = "plot")]
+    summary: bool,
     /// Draw the probabilities over time to this file, .svg or .png; as ranks:FILE, the time of each rank in recursions (sweeps), exchange and
     /// waiting. May be repeated.
     #[arg(long, value_name = "FILE")]
@@ -54,6 +61,7 @@ struct Options {
     source: Source,
     output: Output<PosteriorFormat>,
     classes: bool,
+    summary: bool,
     plots: Plots,
     sequence: u64,
 }
@@ -61,10 +69,14 @@ struct Options {
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
-    fn try_from(Arguments { source, out, to, classes, plot, sequence, json }: Arguments) -> Result<Self, Error> {
+    fn try_from(arguments: Arguments) -> Result<Self, Error> {
+        let Arguments { source, out, to, classes, summary, plot, sequence, json } = arguments;
         source.check()?;
+        if summary {
+            source.check_cpu("--summary")?;
+        }
         let output = Output::new(out, to, json, PosteriorFormat::Csv)?;
-        Ok(Self { source, output, classes, plots: Plots::new(plot)?, sequence })
+        Ok(Self { source, output, classes, summary, plots: Plots::new(plot)?, sequence })
     }
 }
 
@@ -76,7 +88,8 @@ impl Options {
             let message = format!("--sequence {sequence}: expected 1 to {count}, the number of sequences");
             return Err(Error::Usage(message));
         }
-        let numbers = given.sequences().steps() as u64 * u64::from(given.model.states());
+        let rows = if self.summary { 2 * count } else { given.sequences().steps() };
+        let numbers = rows as u64 * u64::from(given.model.states());
         match self.output.path() {
             Some((path, format)) => room(path, numbers * format.least_bytes()),
             None => Ok(()),
@@ -105,15 +118,19 @@ impl Options {
 /// Reads model and sequences, computes the probabilities, writes file and plot, prints the table.
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.source.join()?;
-    let options: Options = ranks.agree(arguments.try_into())?;
+    let mut options: Options = ranks.agree(arguments.try_into())?;
     let given = options.source.read(&ranks)?;
+    // Steps of durations are shown as their states.
+    options.classes |= given.model.segments().is_some();
     ranks.agree(options.check(&given).and_then(|()| options.plots.check(given.ranks(&ranks))))?;
+    if options.summary {
+        return summarise(&given, &ranks, &options, out);
+    }
     let (probabilities, context) = given.compute(&ranks, OverPaths::Sums, |recursions| recursions.posteriors())?;
     if !ranks.is_first() {
         return Ok(Outcome::Success);
     }
-    // Steps of durations are shown as their states.
-    let lumped = (options.classes || given.model.segments().is_some()).then(|| given.model.by_class());
+    let lumped = options.classes.then(|| given.model.by_class());
     let mut posteriors = Posteriors { context, probabilities };
     if let Some(model) = &lumped {
         posteriors.probabilities = given.model.classes().posteriors(&posteriors.probabilities);
@@ -129,6 +146,22 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     posteriors.context.phases.write = watch.lap();
     if options.output.path().is_none() {
         options.output.print(&posteriors, out)?;
+    }
+    Ok(Outcome::Success)
+}
+
+/// Writes the expected time in each state, and the visits.
+fn summarise(given: &Given, ranks: &Ranks, options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let (lumped, classes) = (given.model.by_class(), given.model.classes());
+    let classes = options.classes.then_some(&classes);
+    let expected = given.compute_on_cpu(ranks, |model| Ok(occupancy(model, given.sequences(), classes)?))?;
+    let (occupancy, mut context) = expected;
+    context.model = if options.classes { &lumped } else { &given.model };
+    let found = Occupancies { context, occupancy };
+    given.note_impossible(|sequence| found.is_possible(sequence));
+    options.output.write(&found)?;
+    if options.output.path().is_none() {
+        options.output.print(&found, out)?;
     }
     Ok(Outcome::Success)
 }

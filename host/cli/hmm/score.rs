@@ -5,14 +5,16 @@ use std::io::Write;
 use clap::Args;
 use warpkov_hmm::backends::device::ForwardMethod;
 use warpkov_hmm::backends::device::OverPaths;
-use warpkov_hmm::report::{ScoreFormat, Scores};
+use warpkov_hmm::report::{ScoreFormat, Scores, WindowScores};
+use warpkov_hmm::windows::Windows;
 
-use super::file::Source;
+use super::file::{Given, Source};
 use super::{Error, Outcome, verify};
 use crate::common::choice::{choice, format};
 use crate::common::file::FileOrStd;
 use crate::common::number;
 use crate::common::output::Output;
+use crate::common::ranks::Ranks;
 use crate::common::watch::Watch;
 
 /// Scores sequences: ln P(O) of each, by the forward recursion.
@@ -24,10 +26,18 @@ Examples:
   warpkov hmm score dna.json genes.fasta --out - --to csv | sort -t , -k 2 -g
   warpkov hmm score dna.json genes.fasta --json | jq .log_likelihoods
   warpkov hmm score dna.json genes.fasta --verify
+  warpkov hmm score dna.json genes.fasta --window 100 --step 50 --out windows.csv
   warpkov hmm score model.json data.txt --method slices --device emulated")]
 pub struct Arguments {
     #[command(flatten)]
     pub source: Source,
+    /// Score each window of W observations by itself, as a sequence that starts with π. Prints one line per window: its sequence, the
+    /// position of its first observation, ln P. Overlapping windows take W / S times the work, and up to 2²⁴ observations are copied at a time.
+    #[arg(long, value_name = "W", conflicts_with = "verify", value_parser = clap::value_parser!(u32).range(1..))]
+    window: Option<u32>,
+    /// Observations from the begin of a window to that of the next one.
+    #[arg(long, value_name = "S", default_value_t = 1, requires = "window", value_parser = clap::value_parser!(u32).range(1..))]
+    step: u32,
     /// Kernels of the forward recursion on a GPU or the emulator.
     #[arg(long, value_parser = choice::<ForwardMethod>(), value_name = "METHOD", default_value_t = ForwardMethod::Fused)]
     method: ForwardMethod,
@@ -50,6 +60,8 @@ pub struct Arguments {
 struct Options {
     source: Source,
     method: ForwardMethod,
+    /// The observations of a window, and from its begin to that of the next one.
+    window: Option<(usize, usize)>,
     output: Output<ScoreFormat>,
     verify: Option<f64>,
 }
@@ -57,11 +69,13 @@ struct Options {
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
-    fn try_from(Arguments { source, method, out, to, verify, json }: Arguments) -> Result<Self, Error> {
+    fn try_from(arguments: Arguments) -> Result<Self, Error> {
+        let Arguments { source, window, step, method, out, to, verify, json } = arguments;
         source.check()?;
         source.check_method(method)?;
         let output = Output::new(out, to, json, ScoreFormat::Csv)?;
-        Ok(Self { source, method, output, verify })
+        let window = window.map(|window| (window as usize, step as usize));
+        Ok(Self { source, method, window, output, verify })
     }
 }
 
@@ -69,7 +83,11 @@ impl TryFrom<Arguments> for Options {
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.source.join()?;
     let options: Options = ranks.agree(arguments.try_into())?;
-    let given = options.source.read(&ranks)?.with_method(options.method);
+    let passes = options.window.map_or(1.0, |(window, step)| window as f64 / step as f64);
+    let given = options.source.read(&ranks)?.with_method(options.method).with_passes(passes);
+    if let Some((window, step)) = options.window {
+        return score_windows(&given, &ranks, &options, Windows::new(given.sequences(), window, step), out);
+    }
     let (log_likelihoods, context) =
         given.compute(&ranks, OverPaths::Sums, |recursions| recursions.log_likelihoods())?;
     if !ranks.is_first() {
@@ -84,4 +102,32 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     scores.context.verified = options.verify.map(proof).transpose()?;
     options.output.print(&scores, out)?;
     Ok(verify::say("ln P(O) of each sequence is off by", scores.context.verified))
+}
+
+/// Scores windows, batch by batch.
+fn score_windows(
+    given: &Given,
+    ranks: &Ranks,
+    options: &Options,
+    windows: Windows<'_>,
+    out: impl Write,
+) -> Result<Outcome, Error> {
+    if windows.places().is_empty() {
+        let longest = (0..given.sequences().len()).map(|sequence| given.sequences().range(sequence).len()).max();
+        let message = format!("--window: expected at most {}, the longest sequence", longest.unwrap_or_default());
+        return ranks.agree(Err(Error::Usage(message)));
+    }
+    let (log_likelihoods, context) = given.score_windows(ranks, &windows)?;
+    if !ranks.is_first() {
+        return Ok(Outcome::Success);
+    }
+    let places = windows.places().to_vec();
+    let mut scores = WindowScores { context, window: windows.window(), places, log_likelihoods };
+    let mut watch = Watch::start();
+    options.output.write(&scores)?;
+    scores.context.phases.write = watch.lap();
+    if options.output.path().is_none() {
+        options.output.print(&scores, out)?;
+    }
+    Ok(Outcome::Success)
 }

@@ -107,6 +107,15 @@ impl Paths<'_> {
     }
 }
 
+/// States by name; `null` where there is no path.
+pub(super) struct NamedStates<'a>(pub &'a [u32], pub &'a [String]);
+
+impl Serialize for NamedStates<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|&state| self.1.get(state as usize)))
+    }
+}
+
 impl Report for Paths<'_> {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         self.write_lines(out)
@@ -115,19 +124,11 @@ impl Report for Paths<'_> {
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         #[derive(Serialize)]
         struct Fields<'a> {
-            paths: Each<Path<'a>>,
+            paths: Each<NamedStates<'a>>,
             scores: Option<Numbers<'a>>,
         }
-        /// States by name; `null` where there is no path.
-        struct Path<'a>(&'a [u32], &'a [String]);
-
-        impl Serialize for Path<'_> {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_seq(self.0.iter().map(|&state| self.1.get(state as usize)))
-            }
-        }
         let names = self.context.state_names(str::to_owned);
-        let paths = (0..self.context.sequences()).map(|sequence| Path(self.path(sequence), &names));
+        let paths = (0..self.context.sequences()).map(|sequence| NamedStates(self.path(sequence), &names));
         let scores = self.scores.as_deref().map(Numbers);
         self.context.write_json(out, Fields { paths: Each(paths.collect()), scores })
     }
@@ -154,11 +155,17 @@ fn write_lines(out: &mut dyn Write, model: &Hmm, sequences: &Sequences, states: 
         if path.first() == Some(&NO_STATE) {
             write!(out, "impossible")?;
         } else {
-            for (t, &state) in path.iter().enumerate() {
-                write!(out, "{}{}", if t == 0 { "" } else { " " }, names[state as usize])?;
-            }
+            write_states(out, path, &names)?;
         }
         writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Writes the names of states, separated by blanks.
+pub(super) fn write_states(out: &mut dyn Write, path: &[u32], names: &[String]) -> io::Result<()> {
+    for (t, &state) in path.iter().enumerate() {
+        write!(out, "{}{}", if t == 0 { "" } else { " " }, names[state as usize])?;
     }
     Ok(())
 }

@@ -4,18 +4,24 @@
 //! where there are any, `names`, `starts`, `positions`, `notes`, `ranks` and `verified`.
 
 mod decode;
+mod lists;
+mod occupancy;
 mod posteriors;
 mod score;
 mod train;
+mod windows;
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
 pub use self::decode::{PathFormat, Paths, StateFormat};
+pub use self::lists::PathLists;
+pub use self::occupancy::Occupancies;
 pub use self::posteriors::{PosteriorFormat, Posteriors};
 pub use self::score::{ScoreFormat, Scores};
 pub use self::train::{Training, progress};
+pub use self::windows::WindowScores;
 use super::divided::RankShare;
 use super::io::sequences::Records;
 use super::model::Hmm;

@@ -78,6 +78,15 @@ impl Posteriors<'_> {
     }
 }
 
+/// Rows of equally many numbers.
+pub(super) struct MatrixRows<'a>(pub &'a [f64], pub usize);
+
+impl Serialize for MatrixRows<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.chunks_exact(self.1).map(Numbers))
+    }
+}
+
 impl Report for Posteriors<'_> {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         self.write_csv(out)
@@ -86,18 +95,10 @@ impl Report for Posteriors<'_> {
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         #[derive(Serialize)]
         struct Fields<'a> {
-            posteriors: Each<Rows<'a>>,
-        }
-        /// T rows of N numbers.
-        struct Rows<'a>(&'a [f64], usize);
-
-        impl Serialize for Rows<'_> {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_seq(self.0.chunks_exact(self.1).map(Numbers))
-            }
+            posteriors: Each<MatrixRows<'a>>,
         }
         let rows =
-            (0..self.context.sequences()).map(|sequence| Rows(self.of_sequence(sequence), self.context.states()));
+            (0..self.context.sequences()).map(|sequence| MatrixRows(self.of_sequence(sequence), self.context.states()));
         self.context.write_json(out, Fields { posteriors: Each(rows.collect()) })
     }
 }

@@ -267,13 +267,98 @@ class BaseHMM:
             raise ValueError(f"algorithm is '{algorithm}', expected 'viterbi' or 'map'")
         sequences, _ = self._observed(X, lengths)
         found, scores = _warpkov.hmm_decode(self._parts(), sequences, self._place())
-        states = np.asarray(found).astype(np.int64)
-        states[states == _IMPOSSIBLE] = -1
-        return float(np.asarray(scores).sum()), states
+        return float(np.asarray(scores).sum()), _paths(found, 1)[0]
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray:
         """Return the states that `decode` finds."""
         return self.decode(X, lengths)[1]
+
+    def decode_best(self, X: Any, lengths: Any = None, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Find the k most probable paths of each sequence: the list Viterbi algorithm.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        k : int
+            The number of paths. The longest sequence takes 8 bytes for each observation, state and path.
+
+        Returns
+        -------
+        log_probs : ndarray, shape (k, n_sequences)
+            ln P(O, path), descending; -inf if there are fewer paths of positive probability.
+        paths : ndarray of int64, shape (k, n_samples)
+            The states of the paths; -1 if there are fewer. Of equal probabilities, the path with the lowest last state comes
+            first, then the one with the lowest state before it, and so on. The first path is that of `decode`.
+
+        Raises
+        ------
+        MemoryError
+            The paths of a sequence take more than 8 GiB, or than there is.
+        """
+        k = counted(k, "k", 1, 2**32 - 1)
+        sequences, _ = self._observed(X, lengths)
+        found, scores = _warpkov.hmm_best(self._parts(), sequences, k)
+        return np.asarray(scores).reshape(k, -1), _paths(found, k)
+
+    def sample_paths(self, X: Any, lengths: Any = None, n: int = 1, seed: int = 42) -> np.ndarray:
+        """Draw paths from their distribution given the observations, P(path | O).
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        n : int
+            The number of paths of each sequence.
+        seed : int
+            Seed of the random numbers. Path i of sequence j depends on the seed, i and j alone.
+
+        Returns
+        -------
+        ndarray of int64, shape (n, n_samples)
+            The states; -1 for all observations of an impossible sequence.
+        """
+        n, seed = counted(n, "n", 1, 2**32 - 1), counted(seed, "seed", 0, 2**64 - 1)
+        sequences, _ = self._observed(X, lengths)
+        return _paths(_warpkov.hmm_sample_paths(self._parts(), sequences, n, seed)[0], n)
+
+    def occupancy(self, X: Any, lengths: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return how long, and how often, each sequence is expected to be in each state.
+
+        Returns
+        -------
+        time : ndarray, shape (n_sequences, n_components)
+            The expected number of observations in each state: the sum of their posterior probabilities. Rows sum to
+            the lengths, or to 0 for an impossible sequence.
+        visits : ndarray, shape (n_sequences, n_components)
+            The expected number of visits: runs of observations in the state.
+        """
+        sequences, _ = self._observed(X, lengths)
+        time, visits = _warpkov.hmm_occupancy(self._parts(), sequences)
+        return np.asarray(time).reshape(-1, self.n_components), np.asarray(visits).reshape(-1, self.n_components)
+
+    def score_windows(self, X: Any, window: int, step: int = 1, lengths: Any = None) -> np.ndarray:
+        """Return ln P of each window of `window` observations, as a sequence of its own that starts with `startprob_`.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        window : int
+            The length of the windows.
+        step : int
+            Observations from the begin of a window to that of the next one. The work is that of window / step times
+            the observations.
+
+        Returns
+        -------
+        ndarray
+            Of the windows of the first sequence, then of the second one, and so on; none of sequences that are shorter
+            than a window. Of one sequence, number i is about ``X[i * step : i * step + window]``.
+        """
+        window, step = counted(window, "window", 1, 2**32 - 1), counted(step, "step", 1, 2**32 - 1)
+        sequences, _ = self._observed(X, lengths)
+        return np.asarray(_warpkov.hmm_windows(self._parts(), sequences, self._place(), window, step))
 
     def sample(
         self, n_samples: int = 1, random_state: RandomState = None, currstate: int | None = None
@@ -472,6 +557,13 @@ def counted(number: Any, name: str, least: int = 0, most: int = 999_999) -> int:
     if not isinstance(number, (int, np.integer)) or not least <= number <= most:
         raise ValueError(f"{name} is {number}, expected an integer from {least} to {most}")
     return int(number)
+
+
+def _paths(states: Any, count: int) -> np.ndarray:
+    """Paths of all sequences as rows, -1 where there are none."""
+    paths: np.ndarray = np.asarray(states).astype(np.int64).reshape(count, -1)
+    paths[paths == _IMPOSSIBLE] = -1
+    return paths
 
 
 def dense(X: Any) -> np.ndarray:

@@ -2,12 +2,15 @@
 
 use std::sync::OnceLock;
 
+use crate::backend::NO_STATE;
 use crate::backends::cpu::emissions::{Emitter, log_table};
 use crate::backends::cpu::limits::Limits;
 use crate::backends::cpu::product::{MaxPlus, Panels, SumProduct, stride};
 use crate::backends::cpu::reach::Reach;
+use crate::backends::cpu::sweeps::LogProduct;
 use crate::backends::cpu::wide::Exact;
 use crate::model::Hmm;
+use crate::sequences::Sequences;
 use warpkov_runtime::Precise;
 
 /// A model's probabilities in precision `T`. Rows have `stride` numbers; those after the first `n` are 0.
@@ -78,6 +81,26 @@ impl<T: Precise> Chain<T> {
     pub fn backward(&self) -> &Panels<T> {
         let (n, transitions) = (self.n, self.model.transitions());
         self.backward.get_or_init(|| Panels::new::<SumProduct>(n, |i, j| T::from_f64(transitions[j * n + i])))
+    }
+
+    /// ln P(O, q) of a sequence's path q, from the model's own probabilities.
+    pub fn score(&self, seen: &Sequences, sequence: usize, path: &[u32]) -> f64 {
+        if path[0] == NO_STATE {
+            return f64::NEG_INFINITY;
+        }
+        let (model, range) = (&self.model, seen.range(sequence));
+        let mut product = LogProduct::ONE;
+        product.times(model.start()[path[0] as usize]);
+        for pair in path.windows(2) {
+            product.times(model.row(pair[0] as usize)[pair[1] as usize]);
+        }
+        for (at, &state) in range.zip(path) {
+            self.emitter.emit(model, seen, at, state as usize, &mut product);
+        }
+        if let Some(end) = model.end() {
+            product.times(end[path[path.len() - 1] as usize]);
+        }
+        product.ln()
     }
 
     pub fn logs(&self) -> &LogChain<T> {

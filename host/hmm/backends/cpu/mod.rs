@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use crate::backend::{Decoded, Expected, NO_STATE, Recursions, fit};
 use crate::backends::cpu::chain::Chain;
 use crate::backends::cpu::statistics::Sums;
-use crate::backends::cpu::sweeps::{ForwardBackward, LogProduct, Show};
+use crate::backends::cpu::sweeps::{ForwardBackward, Show};
 use crate::maximise::{Spread, maximise};
 use crate::model::Hmm;
 use crate::options::Options;
@@ -23,6 +23,7 @@ mod chain;
 mod emissions;
 mod exp;
 mod limits;
+pub(crate) mod list;
 mod paths;
 mod product;
 mod reach;
@@ -152,26 +153,6 @@ impl<'s, T: Precise> Batch<'s, T> {
         let of_group = |group: &Group| group.members.iter().filter_map(|&member| parts[member].take()).collect();
         self.groups.iter().map(of_group).collect()
     }
-
-    /// ln P(O, q) of a sequence's path q, from the model's own probabilities.
-    fn score(&self, chain: &Chain<T>, sequence: usize, path: &[u32]) -> f64 {
-        if path[0] == NO_STATE {
-            return f64::NEG_INFINITY;
-        }
-        let (model, range) = (&chain.model, self.sequences.range(sequence));
-        let mut product = LogProduct::ONE;
-        product.times(model.start()[path[0] as usize]);
-        for pair in path.windows(2) {
-            product.times(model.row(pair[0] as usize)[pair[1] as usize]);
-        }
-        for (at, &state) in range.zip(path) {
-            chain.emitter.emit(model, self.sequences, at, state as usize, &mut product);
-        }
-        if let Some(end) = model.end() {
-            product.times(end[path[path.len() - 1] as usize]);
-        }
-        product.ln()
-    }
 }
 
 impl<T: Precise> Recursions for Batch<'_, T> {
@@ -228,7 +209,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
             let of_group = |(group, mut paths): (&Group, Vec<&mut [u32]>)| -> Vec<f64> {
                 paths::viterbi(chain, chain.logs(), seen, group, bytes, &mut paths);
                 let scores = group.members.iter().zip(&paths);
-                scores.map(|(&member, path)| self.score(chain, member, path)).collect()
+                scores.map(|(&member, path)| chain.score(seen, member, path)).collect()
             };
             let scores = each(few, self.groups.iter().zip(parts).collect(), of_group);
             Decoded { states, scores: self.in_order(scores) }

@@ -14,7 +14,7 @@
 //! Every backend, in any precision, hands [`Exact`] the sequences that are [uncertain](crate::backends::cpu::limits).
 
 use std::f64::consts::{LN_2, LOG2_E};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::OnceLock;
 
 use crate::backend::{Expected, Statistics};
@@ -24,6 +24,8 @@ use crate::backends::cpu::product::{Panels, SumProduct, multiply, stride};
 use crate::backends::cpu::{FEW, each};
 use crate::model::{Covariances, Emissions, Hmm};
 use crate::sequences::{Observations, Sequences};
+
+mod paths;
 
 /// Least accurate plain `f64` sum, where the largest left factor is in [1, 2).
 const HEALTHY: f64 = power(-800);
@@ -158,6 +160,21 @@ impl Row {
             self.m[j] = if over > 0.0 { m * 0.5 } else { m };
             self.e[j] = x.e[j] + y.e[j] + over;
         }
+    }
+
+    /// x ∘ y for ordinary numbers y.
+    fn set_products(&mut self, x: &Self, y: impl Fn(usize) -> f64) {
+        for j in 0..self.m.len() {
+            let (m, e) = split(y(j));
+            self.set(j, Number::new(x.m[j] * m, x.e[j] + e));
+        }
+    }
+
+    /// The indices of positive numbers, and their shares of the sum.
+    fn shares(&self) -> impl Iterator<Item = (u32, f64)> {
+        let sum = self.sum();
+        let positive = (0..self.m.len()).filter(|&j| self.m[j] > 0.0);
+        positive.map(move |j| (j as u32, self.get(j).over(sum))).filter(|(_, share)| *share > 0.0)
     }
 
     fn largest(&self) -> f64 {
@@ -468,18 +485,14 @@ impl<'m> Exact<'m> {
         now.sum()
     }
 
-    /// Passes γₜ to `show` from the last step to the first, adds ξ to `pairs`, both times `weight`, and returns P(O). If P(O) is 0, `show`
-    /// and `pairs` receive nothing. Returns NaN if Σ αₜ(i) βₜ(i) is not constant in t, which would be a defect of this
-    /// program. The [invariants](crate::invariants) reject an ln P(O) of NaN.
-    fn forward_backward(
+    /// Passes αₜ of a sequence to `visit`, from the last step to the first, until it breaks.
+    fn descend(
         &self,
-        sequences: &Sequences,
+        seen: &Sequences,
         sequence: usize,
-        weight: f64,
-        mut pairs: Option<&mut Vec<f64>>,
-        mut show: impl FnMut(usize, &[f64]),
-    ) -> Number {
-        let (n, range, seen) = (self.n, sequences.range(sequence), sequences);
+        mut visit: impl FnMut(usize, &Row, &mut Scratch) -> ControlFlow<()>,
+    ) {
+        let (n, range) = (self.n, seen.range(sequence));
         let mut scratch = self.scratch();
         let steps = range.len();
         let length = if steps.saturating_mul(16 * n) <= TRELLIS { steps } else { steps.isqrt() + 1 };
@@ -502,40 +515,61 @@ impl<'m> Exact<'m> {
                 kept.push(rows[steps.len() - 1].clone());
             }
         }
-        let mut gamma = Row::new(n);
-        gamma.product(&rows[(steps - 1) % length], &self.ending);
-        let prob = gamma.sum();
-        if prob.m == 0.0 {
-            return prob;
-        }
-        let mut beta = self.ending.clone();
-        let (mut weighted, mut shown) = (Row::new(n), vec![0.0; n]);
         for stretch in (0..stretches).rev() {
             if stretch + 1 < stretches {
                 fill(stretch, &mut rows, &kept, &mut scratch);
             }
             for t in (stretch * length..((stretch + 1) * length).min(steps)).rev() {
-                let alpha = &rows[t - stretch * length];
-                if t + 1 < steps {
-                    let Scratch { plain, emitted, logs, scaled, .. } = &mut scratch;
-                    self.emit(seen, range.start + t + 1, &beta, emitted, logs, scaled);
-                    weighted.product(emitted, &beta);
-                    self.backward().multiply(&weighted, &mut beta, plain);
-                }
-                gamma.product(alpha, &beta);
-                let sum = gamma.sum();
-                if !sum.agrees(prob) {
-                    return Number { m: f64::NAN, e: 0.0 };
-                }
-                for (j, shown) in shown.iter_mut().enumerate() {
-                    *shown = weight * gamma.get(j).over(sum);
-                }
-                show(t, &shown);
-                if let Some(pairs) = pairs.as_deref_mut().filter(|_| t + 1 < steps) {
-                    self.count_pairs(alpha, &weighted, sum, weight, pairs);
+                if visit(t, &rows[t - stretch * length], &mut scratch).is_break() {
+                    return;
                 }
             }
         }
+    }
+
+    /// Passes γₜ to `show` from the last step to the first, adds ξ to `pairs`, both times `weight`, and returns P(O). If P(O) is 0, `show`
+    /// and `pairs` receive nothing. Returns NaN if Σ αₜ(i) βₜ(i) is not constant in t, which would be a defect of this
+    /// program. The [invariants](crate::invariants) reject an ln P(O) of NaN.
+    fn forward_backward(
+        &self,
+        sequences: &Sequences,
+        sequence: usize,
+        weight: f64,
+        mut pairs: Option<&mut Vec<f64>>,
+        mut show: impl FnMut(usize, &[f64]),
+    ) -> Number {
+        let (n, range, seen) = (self.n, sequences.range(sequence), sequences);
+        let steps = range.len();
+        let (mut prob, mut beta) = (Number::ZERO, self.ending.clone());
+        let (mut gamma, mut weighted, mut shown) = (Row::new(n), Row::new(n), vec![0.0; n]);
+        self.descend(seen, sequence, |t, alpha, scratch| {
+            if t + 1 < steps {
+                let Scratch { plain, emitted, logs, scaled, .. } = scratch;
+                self.emit(seen, range.start + t + 1, &beta, emitted, logs, scaled);
+                weighted.product(emitted, &beta);
+                self.backward().multiply(&weighted, &mut beta, plain);
+            }
+            gamma.product(alpha, &beta);
+            let sum = gamma.sum();
+            if t + 1 == steps {
+                prob = sum;
+            }
+            if prob.m == 0.0 {
+                return ControlFlow::Break(());
+            }
+            if !sum.agrees(prob) {
+                prob = Number { m: f64::NAN, e: 0.0 };
+                return ControlFlow::Break(());
+            }
+            for (j, shown) in shown.iter_mut().enumerate() {
+                *shown = weight * gamma.get(j).over(sum);
+            }
+            show(t, &shown);
+            if let Some(pairs) = pairs.as_deref_mut().filter(|_| t + 1 < steps) {
+                self.count_pairs(alpha, &weighted, sum, weight, pairs);
+            }
+            ControlFlow::Continue(())
+        });
         prob
     }
 

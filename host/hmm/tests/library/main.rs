@@ -9,6 +9,7 @@ mod known;
 mod lacking;
 mod logarithms;
 mod missing;
+mod paths;
 mod random;
 mod reference;
 mod slices;
