@@ -13,7 +13,8 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::backends::cpu::Densities;
+use super::backends::cpu::{ChannelDensities, Densities};
+use super::channels::Unsupported;
 use super::model::{Covariances, Emissions, Hmm};
 use super::sequences::Observation;
 
@@ -37,6 +38,16 @@ pub enum Refused {
         found: u32,
         /// V, or 0 if the model emits vectors.
         symbols: u32,
+    },
+    /// A channel of the model does not emit a component, whatever its parameters.
+    #[error("column {column}: found {found}, expected {expected}")]
+    Component {
+        /// The column.
+        column: u32,
+        /// The component; NaN if it is missing.
+        found: f64,
+        /// What the channel emits.
+        expected: &'static str,
     },
     /// The vector does not have the model's dimension, or has infinite components.
     #[error("found {found} finite or missing numbers, expected {expected}")]
@@ -73,6 +84,8 @@ pub struct Filter<'m> {
     emission: Vec<f64>,
     /// Room for the computation of densities.
     scratch: Vec<f64>,
+    /// The last vectors of the sequence, as many as densities of channels depend on.
+    earlier: Vec<f64>,
     steps: u64,
     log_likelihood: Sum,
     lag: usize,
@@ -108,6 +121,7 @@ impl<'m> Filter<'m> {
             next: Distribution::new(n),
             emission: Vec::new(),
             scratch: Vec::new(),
+            earlier: Vec::new(),
             steps: 0,
             log_likelihood: Sum::default(),
             lag,
@@ -120,7 +134,17 @@ impl<'m> Filter<'m> {
     /// # Errors
     /// If the model does not emit it, at all or here. The filter is as before.
     pub fn push(&mut self, observation: Observation<'_>) -> Result<(), Refused> {
-        self.tables.emit.logs(self.model, observation, &mut self.emission, &mut self.scratch)?;
+        let rows = self.rows(observation);
+        match &self.tables.emit {
+            Emit::Channels(densities) if !rows.is_empty() => {
+                if let Some(Unsupported { column, found, expected }) = densities.unsupported(&rows) {
+                    return Err(Refused::Component { column, found, expected });
+                }
+                self.emission.resize(self.model.start().len(), 0.0);
+                densities.logs(&rows, &mut self.emission);
+            }
+            emit => emit.logs(self.model, observation, &mut self.emission, &mut self.scratch)?,
+        }
         if self.steps == 0 {
             self.next.logs.iter_mut().zip(self.model.start()).for_each(|(log, p)| *log = p.ln());
         } else {
@@ -129,6 +153,10 @@ impl<'m> Filter<'m> {
         self.next.logs.iter_mut().zip(&self.emission).for_each(|(log, emission)| *log += emission);
         let log = self.next.normalise().ok_or(Refused::Impossible)?;
         std::mem::swap(&mut self.now, &mut self.next);
+        if let Emit::Channels(densities) = &self.tables.emit {
+            let kept = densities.lags() * self.model.emissions().dimensions().unwrap_or_default() as usize;
+            self.earlier = rows[rows.len().saturating_sub(kept)..].to_vec();
+        }
         self.log_likelihood.add(log);
         self.steps += 1;
         if self.lag > 0 {
@@ -139,6 +167,21 @@ impl<'m> Filter<'m> {
             self.past.push_back((logs, emission));
         }
         Ok(())
+    }
+
+    /// The vectors that densities of channels depend on, the observation as the last; empty for other models, and for vectors that are
+    /// none of the model.
+    fn rows(&self, observation: Observation<'_>) -> Vec<f64> {
+        let (Emit::Channels(_), Some(d)) = (&self.tables.emit, self.model.emissions().dimensions()) else {
+            return Vec::new();
+        };
+        let mut rows = self.earlier.clone();
+        match observation {
+            Observation::Vector(x) if x.len() == d as usize && !x.iter().any(|x| x.is_infinite()) => rows.extend(x),
+            Observation::Missing => rows.resize(rows.len() + d as usize, f64::NAN),
+            _ => rows.clear(),
+        }
+        rows
     }
 
     /// t, the number of observations of this sequence.
@@ -185,7 +228,7 @@ impl<'m> Filter<'m> {
     }
 
     /// The distribution of an observation for these probabilities of the states: of V symbols; or D means, and D standard
-    /// deviations after them.
+    /// deviations after them. Empty for channels.
     #[must_use]
     pub fn observation(&self, states: &[f64]) -> Vec<f64> {
         let mixed = |of: &dyn Fn(usize) -> f64| states.iter().enumerate().map(|(state, p)| p * of(state)).sum::<f64>();
@@ -206,6 +249,7 @@ impl<'m> Filter<'m> {
                 let deviations: Vec<f64> = (0..d).map(deviation).collect();
                 mean.into_iter().chain(deviations).collect()
             }
+            Emissions::Channels(_) => Vec::new(),
         }
     }
 
@@ -243,6 +287,7 @@ impl<'m> Filter<'m> {
         smoothed.reverse();
         let log_likelihood = self.log_likelihood();
         self.past.clear();
+        self.earlier.clear();
         self.steps = 0;
         self.log_likelihood = Sum::default();
         self.now = Distribution::new(self.now.logs.len());
@@ -361,6 +406,8 @@ enum Emit {
     Symbols(Vec<f64>),
     /// Normal densities.
     Vectors(Densities),
+    /// Densities of channels.
+    Channels(ChannelDensities),
 }
 
 impl Emit {
@@ -374,6 +421,7 @@ impl Emit {
             Emissions::Gaussian { dimensions, means, covariances } => {
                 Self::Vectors(Densities::new(n, *dimensions as usize, means, covariances))
             }
+            Emissions::Channels(channels) => Self::Channels(ChannelDensities::new(n, channels)),
         }
     }
 
@@ -403,11 +451,10 @@ impl Emit {
                 logs.truncate(n);
             }
             (_, Observation::Symbol(found), emissions) => {
-                let symbols = if let Emissions::Categorical { symbols, .. } = emissions { *symbols } else { 0 };
-                return Err(Refused::Symbol { found, symbols });
+                return Err(Refused::Symbol { found, symbols: emissions.symbols() });
             }
             (_, Observation::Vector(x), emissions) => {
-                let expected = if let Emissions::Gaussian { dimensions, .. } = emissions { *dimensions } else { 0 };
+                let expected = emissions.dimensions().unwrap_or_default();
                 let found = x.iter().filter(|x| !x.is_infinite()).count();
                 return Err(Refused::Vector { found, expected: expected as usize });
             }

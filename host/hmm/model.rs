@@ -13,13 +13,14 @@ use std::collections::HashMap;
 
 use warpkov_common::parameters::SUM_TOLERANCE;
 
+use super::channels::{Channels, InvalidChannel};
+pub(super) use super::covariances::is_semidefinite;
+use super::covariances::symmetrise;
+pub use super::covariances::{Covariances, cholesky};
 pub use warpkov_common::names::name;
 
 /// Deviation of a row's sum from 1 that rounding explains. Rows within it are not rescaled.
 const ROUNDING: f64 = 1e-12;
-
-/// Relative tolerance of the symmetry check of covariance matrices.
-const SYMMETRY: f64 = 1e-8;
 
 /// Names of states and symbols. Each list is empty or complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -94,7 +95,8 @@ pub struct HmmParts {
 ///
 /// - N ≥ 1, and V ≥ 1 or D ≥ 1; every array has the shape that [`HmmParts`] and [`Emissions`] document;
 /// - π, each row of A together with its end probability, and each row of B are distributions;
-/// - means are finite, variances are positive, covariance matrices are symmetric and positive definite.
+/// - means are finite, variances are positive, covariance matrices are symmetric and positive definite;
+/// - parameters of channels lie in their domains.
 ///
 /// ```compile_fail,E0616
 /// # use warpkov_hmm::generate::IceCream;
@@ -123,80 +125,8 @@ pub enum Emissions {
         /// Σ of each state.
         covariances: Covariances,
     },
-}
-
-/// Covariances of normal densities.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Covariances {
-    /// Diagonal matrices, stored as variances, N × D.
-    Diagonal(Vec<f64>),
-    /// Symmetric positive definite matrices, N × D × D.
-    Full(Vec<f64>),
-}
-
-impl Covariances {
-    /// Drops the off-diagonal entries. `d` is D.
-    #[must_use]
-    pub fn diagonal(self, d: usize) -> Self {
-        match self {
-            Self::Full(matrices) => Self::Diagonal(
-                matrices.chunks_exact(d * d).flat_map(|matrix| matrix.iter().step_by(d + 1)).copied().collect(),
-            ),
-            diagonal => diagonal,
-        }
-    }
-
-    /// Replaces the variances of each state by their mean, and other entries by 0. `d` is D.
-    #[must_use]
-    pub fn spherical(self, d: usize) -> Self {
-        let each = |mut numbers: Vec<f64>, width: usize, step: usize| {
-            for entries in numbers.chunks_exact_mut(width) {
-                let variances = || entries.iter().step_by(step);
-                // Equal variances keep their bits.
-                let equal = variances().all(|variance| *variance == entries[0]);
-                let mean = if equal { entries[0] } else { variances().map(|x| x / d as f64).sum() };
-                entries.iter_mut().enumerate().for_each(|(at, entry)| *entry = if at % step == 0 { mean } else { 0.0 });
-            }
-            numbers
-        };
-        match self {
-            Self::Diagonal(variances) => Self::Diagonal(each(variances, d, 1)),
-            Self::Full(matrices) => Self::Full(each(matrices, d * d, d + 1)),
-        }
-    }
-
-    /// Replaces the covariances of all states by their mean. `d` is D.
-    #[must_use]
-    pub fn tied(self, d: usize) -> Self {
-        let mean = |numbers: Vec<f64>, width: usize| -> Vec<f64> {
-            let n = numbers.len() / width;
-            // Equal covariances keep their bits.
-            if numbers.chunks_exact(width).all(|state| *state == numbers[..width]) {
-                return numbers;
-            }
-            let entry = |at: usize| numbers.iter().skip(at).step_by(width).map(|x| x / n as f64).sum();
-            (0..width).map(entry).collect::<Vec<f64>>().repeat(n)
-        };
-        match self {
-            Self::Diagonal(variances) => Self::Diagonal(mean(variances, d)),
-            Self::Full(matrices) => Self::Full(mean(matrices, d * d)),
-        }
-    }
-
-    /// Expands variances to diagonal matrices. `d` is D.
-    #[must_use]
-    pub fn full(self, d: usize) -> Self {
-        match self {
-            Self::Diagonal(variances) => {
-                let mut matrices = vec![0.0; variances.len() * d];
-                for (matrix, variances) in matrices.chunks_exact_mut(d * d).zip(variances.chunks_exact(d)) {
-                    matrix.iter_mut().step_by(d + 1).zip(variances).for_each(|(entry, variance)| *entry = *variance);
-                }
-                Self::Full(matrices)
-            }
-            full => full,
-        }
-    }
+    /// Each state emits a vector of D numbers, of which independent channels describe some each.
+    Channels(Channels),
 }
 
 /// A violation of an invariant of [`Hmm`].
@@ -257,6 +187,9 @@ pub enum Invalid {
         /// The state.
         state: usize,
     },
+    /// A channel is invalid.
+    #[error(transparent)]
+    Channel(#[from] InvalidChannel),
     /// A list of names is neither empty nor complete.
     #[error("{found} names of {what}, expected {expected}")]
     Names {
@@ -366,6 +299,11 @@ impl Hmm {
                     Covariances::Full(numbers) => Covariances::Full(rows(numbers)),
                 },
             },
+            Emissions::Channels(channels) => {
+                let mut channels = channels.clone();
+                channels.numbers_mut().into_iter().for_each(|numbers| *numbers = rows(numbers));
+                Emissions::Channels(channels)
+            }
         };
         Self::built(HmmParts {
             start: (0..k).map(|class| members(class).map(|i| self.start()[i]).sum()).collect(),
@@ -411,6 +349,7 @@ impl Hmm {
                         Covariances::Full(_) => n * (d + d * (d + 1) / 2),
                     }
                 }
+                Emissions::Channels(channels) => channels.free(n),
             }
     }
 }
@@ -480,6 +419,9 @@ impl HmmParts {
                 };
                 d > 0 && means.len() == n * d && covariances
             }
+            Emissions::Channels(channels) => {
+                channels.numbers(n.max(1)).iter().all(|numbers| numbers.len() % n.max(1) == 0)
+            }
         };
         let end = self.end.as_ref().is_none_or(|end| end.len() == n);
         n > 0 && self.transitions.len() == n * n && end && emissions
@@ -514,11 +456,29 @@ impl Emissions {
                 share(means, of_state);
                 share(numbers, of_state);
             }
+            Self::Channels(channels) => {
+                channels.numbers_mut().into_iter().for_each(|numbers| share(numbers, of_state));
+            }
         }
         self
     }
 
-    /// Validates the emissions of `n` states and rescales the rows of B. Returns V, or 0 for Gaussian emissions.
+    /// D, the dimension of the vectors; `None` for symbols.
+    #[must_use]
+    pub fn dimensions(&self) -> Option<u32> {
+        match self {
+            Self::Categorical { .. } => None,
+            Self::Gaussian { dimensions, .. } | Self::Channels(Channels { dimensions, .. }) => Some(*dimensions),
+        }
+    }
+
+    /// V, the number of symbols; 0 for vectors.
+    #[must_use]
+    pub fn symbols(&self) -> u32 {
+        if let Self::Categorical { symbols, .. } = self { *symbols } else { 0 }
+    }
+
+    /// Validates the emissions of `n` states and rescales the rows of B. Returns V, or 0 for vectors.
     fn validate(&mut self, n: usize) -> Result<u32, Invalid> {
         match self {
             Self::Categorical { symbols: 0, .. } => Err(Invalid::None("symbol")),
@@ -556,6 +516,10 @@ impl Emissions {
                         }
                     }
                 }
+                Ok(0)
+            }
+            Self::Channels(channels) => {
+                channels.validate(n)?;
                 Ok(0)
             }
         }
@@ -624,54 +588,6 @@ fn transposed(
     }
 }
 
-/// Averages a `d` × `d` matrix with its transpose. Returns `false` where it is not symmetric within [`SYMMETRY`].
-fn symmetrise(matrix: &mut [f64], d: usize) -> bool {
-    for i in 0..d {
-        for j in 0..i {
-            let (lower, upper) = (matrix[i * d + j], matrix[j * d + i]);
-            if (lower - upper).abs() > SYMMETRY * lower.abs().max(upper.abs()) {
-                return false;
-            }
-            let mean = lower / 2.0 + upper / 2.0;
-            (matrix[i * d + j], matrix[j * d + i]) = (mean, mean);
-        }
-    }
-    true
-}
-
-/// Cholesky factor L (lower triangular, L Lᵀ = Σ) of a symmetric `d` × `d` matrix; `None` where it is not positive
-/// definite.
-#[must_use]
-pub fn cholesky(matrix: &[f64], d: usize) -> Option<Vec<f64>> {
-    let mut lower = vec![0.0; d * d];
-    for i in 0..d {
-        for j in 0..=i {
-            let dot: f64 = (0..j).map(|k| lower[i * d + k] * lower[j * d + k]).sum();
-            let rest = matrix[i * d + j] - dot;
-            lower[i * d + j] = match i == j {
-                true if rest > 0.0 && rest.is_finite() => rest.sqrt(),
-                true => return None,
-                false => rest / lower[j * d + j],
-            };
-        }
-    }
-    Some(lower)
-}
-
-/// Whether a `d` × `d` matrix is symmetric and positive semidefinite, up to rounding errors of its diagonal.
-pub(super) fn is_semidefinite(matrix: &[f64], d: usize) -> bool {
-    let mut raised = matrix.to_vec();
-    if !matrix.iter().all(|x| x.is_finite()) || !symmetrise(&mut raised, d) {
-        return false;
-    }
-    for k in 0..d {
-        let row = &mut raised[k * d..][..d];
-        // A row of zeros says nothing about the others.
-        row[k] = if row.iter().all(|x| *x == 0.0) { 1.0 } else { row[k] * (1.0 + 1e-12 * d as f64) };
-    }
-    cholesky(&raised, d).is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -720,12 +636,5 @@ mod tests {
         assert_eq!(model.transitions()[2..], [0.0, 1.0]);
         assert_eq!(model.transitions()[0] + model.transitions()[1], 1.0);
         assert_eq!(model.parameters(), 1 + 1 + 2 + 2);
-    }
-
-    #[test]
-    fn cholesky_is_that_of_the_textbook() {
-        // The factor has integer entries, so the comparison is exact.
-        let matrix = [4.0, 12.0, -16.0, 12.0, 37.0, -43.0, -16.0, -43.0, 98.0];
-        assert_eq!(cholesky(&matrix, 3).unwrap(), [2.0, 0.0, 0.0, 6.0, 1.0, 0.0, -8.0, 5.0, 3.0]);
     }
 }

@@ -114,7 +114,11 @@ const CLASSES: [Class; 3] = [
             model.map(drop).map_err(|error| error.to_string())
         },
         shared: &[&TABLES],
-        rules: &[("not symmetric and positive definite", "covariances are symmetric and positive definite")],
+        rules: &[
+            ("not symmetric and positive definite", "covariances are symmetric and positive definite"),
+            ("channels[", "channels have the columns and the parameters of their family"),
+            ("no channel has", "every column has a channel"),
+        ],
         least: [1500, 200],
     },
 ];
@@ -258,6 +262,27 @@ impl Class {
                     written(&|out| hmm::io::write_to(&mut *out, hmm::io::Format::Json, &ice_cream).unwrap()),
                     normal(json!([[1, 2, 3], [4, 5, 0.5]])),
                     normal(json!([full, full])),
+                    json!({
+                        "pi": [1, 0], "A": matrix, "states": ["h", "c"], "columns": ["rain", "wet", "heat"],
+                        "channels": [
+                            { "family": "poisson", "columns": ["rain"], "rates": { "h": 0.5, "c": 3 }, "comment": "" },
+                            { "family": "logistic", "columns": [1], "inputs": ["rain"], "coefficients": [[[1]], [[-1]]], "intercepts": [0, 1] },
+                            { "family": "regression", "columns": [2], "lags": 1, "coefficients": [[[0.5]], [[0]]], "intercepts": [[1], [2]], "variances": [1, 2] },
+                        ],
+                    }),
+                    json!({
+                        "pi": [1], "A": [[1]],
+                        "channels": [
+                            { "family": "categorical", "columns": [0], "probs": [[0.25, 0.75]] },
+                            { "family": "bernoulli", "columns": [1, 2], "probs": [[0.5, 1]] },
+                            { "family": "multinomial", "columns": [3, 4], "trials": 2, "probs": [[0.5, 0.5]] },
+                            { "family": "gamma", "columns": [5], "shapes": [1], "rates": [2] },
+                            { "family": "exponential", "columns": [6], "rates": [2], "_": 1 },
+                            { "family": "student-t", "columns": [7], "degrees": [4], "locations": [0], "scales": [1] },
+                            { "family": "mixture", "columns": [8], "weights": [[1]], "means": [[[0]]], "variances": [[[1]]] },
+                            { "family": "gaussian", "columns": [9, 10], "means": [[0, 1]], "covariances": [[[1, 0.5], [0.5, 1]]], "$schema": "s" },
+                        ],
+                    }),
                     json!({
                         "A[to][from]": [[0.75, 0.5], [0.25, 0.5]], "B[symbol][state]": [[1, 0], [0, 0.5], [0, 0.5]],
                         "pi": [0.5, 0.5], "comment": 1, "$schema": "s", "_": [],

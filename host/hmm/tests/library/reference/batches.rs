@@ -35,6 +35,7 @@ fn ragged(model: &Hmm, seed: u64) -> Sequences {
                 })
                 .collect(),
         },
+        Emissions::Channels(_) => panic!("channels"),
     };
     Sequences::new(offsets, observations).unwrap()
 }
