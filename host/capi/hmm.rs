@@ -94,13 +94,14 @@ impl wk_hmm {
     fn emissions(&self) -> &[f64] {
         match self.0.emissions() {
             Emissions::Categorical { probs: numbers, .. } | Emissions::Gaussian { means: numbers, .. } => numbers,
+            Emissions::Channels(_) => &[],
         }
     }
 
     /// Variances or covariances; none of symbols.
     fn covariances(&self) -> &[f64] {
         match self.0.emissions() {
-            Emissions::Categorical { .. } => &[],
+            Emissions::Categorical { .. } | Emissions::Channels(_) => &[],
             Emissions::Gaussian {
                 covariances: Covariances::Diagonal(numbers) | Covariances::Full(numbers), ..
             } => numbers,

@@ -25,6 +25,7 @@
 
 use std::time::Duration;
 
+use super::channels::Channels;
 use super::model::{Covariances, Emissions, Hmm, share};
 use super::options::Options;
 pub use super::sequences::NO_STATE;
@@ -203,6 +204,7 @@ impl Expected {
                 let [weights, sums, squares] = [n, means.len(), squares.len()].map(|len| vec![0.0; len]);
                 Statistics::Gaussian { weights, sums, squares }
             }
+            Emissions::Channels(channels) => Statistics::Channels(vec![0.0; sums_of_channels(channels, model)]),
         };
         let [start, transitions, end] = [n, n * n, n].map(|len| vec![0.0; len]);
         Self { log_likelihoods: Vec::new(), start, transitions, end, emissions }
@@ -225,7 +227,7 @@ impl Expected {
     /// Replaces the statistics of the emissions of each class of states by their mean.
     pub(crate) fn share(&mut self, of_state: &[u32]) {
         match &mut self.emissions {
-            Statistics::Categorical(counts) => share(counts, of_state),
+            Statistics::Categorical(sums) | Statistics::Channels(sums) => share(sums, of_state),
             Statistics::Gaussian { weights, sums, squares } => {
                 [weights, sums, squares].into_iter().for_each(|numbers| share(numbers, of_state));
             }
@@ -240,7 +242,7 @@ impl Expected {
     pub(super) fn counts(&self) -> Vec<&[f64]> {
         let mut all: Vec<&[f64]> = vec![&self.start, &self.transitions, &self.end];
         match &self.emissions {
-            Statistics::Categorical(counts) => all.push(counts),
+            Statistics::Categorical(sums) | Statistics::Channels(sums) => all.push(sums),
             Statistics::Gaussian { weights, sums, squares } => all.extend([&weights[..], sums, squares]),
         }
         all
@@ -249,7 +251,7 @@ impl Expected {
     pub(super) fn counts_mut(&mut self) -> Vec<&mut [f64]> {
         let mut all: Vec<&mut [f64]> = vec![&mut self.start, &mut self.transitions, &mut self.end];
         match &mut self.emissions {
-            Statistics::Categorical(counts) => all.push(counts),
+            Statistics::Categorical(sums) | Statistics::Channels(sums) => all.push(sums),
             Statistics::Gaussian { weights, sums, squares } => all.extend([&mut weights[..], sums, squares]),
         }
         all
@@ -273,6 +275,14 @@ pub enum Statistics {
         /// full ones.
         squares: Vec<f64>,
     },
+    /// Σ γₜ(j), and behind it the sums of each channel in order, for each state. See [`channels`](crate::channels).
+    Channels(Vec<f64>),
+}
+
+/// Number of [sums](Statistics::Channels) of a model of channels.
+pub(crate) fn sums_of_channels(channels: &Channels, model: &Hmm) -> usize {
+    let n = model.start().len();
+    n * (1 + channels.list.iter().map(|channel| channel.sums(n)).sum::<usize>())
 }
 
 /// Whether all models have the shape of the first, and the sequences fit them. Tables sized for the first model then
@@ -284,6 +294,13 @@ pub(crate) fn fit(models: &[Hmm], sequences: &Sequences) -> bool {
             let kind = if matches!(covariances, Covariances::Diagonal(_)) { 1 } else { 2 };
             (model.states(), kind, *dimensions)
         }
+        Emissions::Channels(channels) => (model.states(), 3, channels.dimensions),
     };
-    models.windows(2).all(|pair| shape(&pair[0]) == shape(&pair[1])) && models.iter().all(|model| sequences.fit(model))
+    let same = |one: &Hmm, other: &Hmm| match (one.emissions(), other.emissions()) {
+        (Emissions::Channels(channels), Emissions::Channels(others)) => {
+            one.states() == other.states() && channels.same_shape(others, one.start().len())
+        }
+        _ => shape(one) == shape(other),
+    };
+    models.windows(2).all(|pair| same(&pair[0], &pair[1])) && models.iter().all(|model| sequences.fit(model))
 }

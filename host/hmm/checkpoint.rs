@@ -9,12 +9,13 @@
 //! | `converged` | U32 | 1 for models that have converged, else 0 |
 //! | `fell` | F64 | objective of each model before it fell, NaN if it did not |
 //!
-//! `emissions` holds B or the means. The metadata hold the number of M steps (`iterations`), the `seconds` so far, and
+//! `emissions` holds B, the means, or all parameters of channels. The metadata hold the number of M steps (`iterations`), the `seconds` so far, and
 //! the `objective`: prior, variance floor, frozen parameters and constraint, which must stay the same.
 //!
 //! Training goes on with the E step that followed the last M step, so that its models have the bits of a training that
 //! was not interrupted, on equally many ranks.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use bytemuck::cast_slice;
@@ -50,8 +51,9 @@ pub fn hash(models: &[Hmm], (sequences, sets): (&Sequences, &[Vec<u32>])) -> Has
         Observations::Symbols(symbols) => arrays.push(cast_slice(symbols)),
         Observations::Vectors { values, .. } => arrays.push(cast_slice(values)),
     }
-    for model in models {
-        arrays.extend(numbers(model).map(|(_, numbers)| cast_slice::<f64, u8>(numbers)));
+    let numbers: Vec<_> = models.iter().map(numbers).collect();
+    for numbers in &numbers {
+        arrays.extend(numbers.iter().map(|(_, numbers)| cast_slice::<f64, u8>(numbers)));
     }
     let (states, weights) = (sequences.states(), sequences.weights());
     arrays.extend([cast_slice(states), cast_slice(weights)].into_iter().filter(|array: &&[u8]| !array.is_empty()));
@@ -59,31 +61,43 @@ pub fn hash(models: &[Hmm], (sequences, sets): (&Sequences, &[Vec<u32>])) -> Has
 }
 
 /// The arrays of a model, and their names.
-fn numbers(model: &Hmm) -> [(&'static str, &[f64]); 5] {
-    let (emissions, covariances): (&[f64], &[f64]) = match model.emissions() {
-        Emissions::Categorical { probs, .. } => (probs, &[]),
+fn numbers(model: &Hmm) -> [(&'static str, Cow<'_, [f64]>); 5] {
+    let (emissions, covariances): (Cow<'_, [f64]>, &[f64]) = match model.emissions() {
+        Emissions::Categorical { probs, .. } => (probs.into(), &[]),
         Emissions::Gaussian {
             means, covariances: Covariances::Diagonal(numbers) | Covariances::Full(numbers), ..
-        } => (means, numbers),
+        } => (means.into(), numbers),
+        Emissions::Channels(channels) => (channels.numbers(model.start().len()).concat().into(), &[]),
     };
     [
-        ("start", model.start()),
-        ("transitions", model.transitions()),
-        ("end", model.end().unwrap_or_default()),
+        ("start", model.start().into()),
+        ("transitions", model.transitions().into()),
+        ("end", model.end().unwrap_or_default().into()),
         ("emissions", emissions),
-        ("covariances", covariances),
+        ("covariances", covariances.into()),
     ]
 }
 
-/// The arrays of a model, in the order of [`numbers`].
-fn numbers_mut(parts: &mut HmmParts) -> [Option<&mut Vec<f64>>; 5] {
-    let (emissions, covariances) = match &mut parts.emissions {
-        Emissions::Categorical { probs, .. } => (probs, None),
-        Emissions::Gaussian {
-            means, covariances: Covariances::Diagonal(numbers) | Covariances::Full(numbers), ..
-        } => (means, Some(numbers)),
+/// Replaces an array of a model, in the order of [`numbers`], by as many numbers.
+fn replace(parts: &mut HmmParts, array: usize, mut numbers: &[f64]) {
+    let arrays = match (array, &mut parts.emissions) {
+        (0, _) => vec![&mut parts.start],
+        (1, _) => vec![&mut parts.transitions],
+        (2, _) => parts.end.as_mut().into_iter().collect(),
+        (3, Emissions::Categorical { probs: numbers, .. } | Emissions::Gaussian { means: numbers, .. }) => {
+            vec![numbers]
+        }
+        (3, Emissions::Channels(channels)) => channels.numbers_mut(),
+        (_, Emissions::Gaussian { covariances: Covariances::Diagonal(numbers) | Covariances::Full(numbers), .. }) => {
+            vec![numbers]
+        }
+        _ => Vec::new(),
     };
-    [Some(&mut parts.start), Some(&mut parts.transitions), parts.end.as_mut(), Some(emissions), covariances]
+    for array in arrays {
+        let (first, rest) = numbers.split_at(array.len());
+        array.copy_from_slice(first);
+        numbers = rest;
+    }
 }
 
 /// What training maximises, beside the likelihood.
@@ -133,11 +147,7 @@ impl Checkpoint {
         for (at, (name, shape)) in models.first().map(numbers).into_iter().flatten().enumerate() {
             let all = contents.take_finite(name, count * shape.len())?;
             for (model, part) in trained.iter_mut().zip(all.chunks_exact(shape.len().max(1))) {
-                model.update(|parts| {
-                    if let Some(array) = numbers_mut(parts)[at].as_mut() {
-                        array.copy_from_slice(part);
-                    }
-                });
+                model.update(|parts| replace(parts, at, part));
             }
         }
         let of_each = models.first().and_then(Hmm::segments).map_or(0, |segments| segments.numbers().len());
@@ -186,7 +196,7 @@ impl Checkpoint {
         let runs = &self.runs;
         for at in 0..runs.first().map_or(0, |run| numbers(&run.model).len()) {
             let (name, _) = numbers(&runs[0].model)[at];
-            contents.put(name, runs.iter().flat_map(|run| numbers(&run.model)[at].1).copied().collect::<Vec<_>>());
+            contents.put(name, runs.iter().flat_map(|run| numbers(&run.model)[at].1.to_vec()).collect::<Vec<_>>());
         }
         let durations: Vec<f64> =
             runs.iter().filter_map(|run| run.model.segments()).flat_map(Segments::numbers).collect();

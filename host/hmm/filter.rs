@@ -14,7 +14,8 @@ use std::iter;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::backends::cpu::Densities;
+use super::backends::cpu::{ChannelDensities, Densities};
+use super::channels::Unsupported;
 use super::model::{Covariances, Emissions, Hmm};
 use super::sequences::Observation;
 
@@ -38,6 +39,16 @@ pub enum Refused {
         found: u32,
         /// V, or 0 if the model emits vectors.
         symbols: u32,
+    },
+    /// A channel of the model does not emit a component, whatever its parameters.
+    #[error("column {column}: found {found}, expected {expected}")]
+    Component {
+        /// The column.
+        column: u32,
+        /// The component; NaN if it is missing.
+        found: f64,
+        /// What the channel emits.
+        expected: &'static str,
     },
     /// The vector does not have the model's dimension, or has infinite components.
     #[error("found {found} finite or missing numbers, expected {expected}")]
@@ -73,6 +84,8 @@ pub struct Filter {
     emission: Vec<f64>,
     /// Room for the computation of densities.
     scratch: Vec<f64>,
+    /// The last vectors of the sequence, as many as densities of channels depend on.
+    earlier: Vec<f64>,
     steps: u64,
     log_likelihood: Sum,
     lag: usize,
@@ -108,6 +121,7 @@ impl Filter {
             next: Distribution::new(n),
             emission: Vec::new(),
             scratch: Vec::new(),
+            earlier: Vec::new(),
             steps: 0,
             log_likelihood: Sum::default(),
             lag,
@@ -120,7 +134,17 @@ impl Filter {
     /// # Errors
     /// If the model does not emit it, at all or here. The filter is as before.
     pub fn push(&mut self, observation: Observation<'_>) -> Result<(), Refused> {
-        self.tables.emit.logs(&self.tables.model, observation, &mut self.emission, &mut self.scratch)?;
+        let rows = self.rows(observation);
+        match &self.tables.emit {
+            Emit::Channels(densities) if !rows.is_empty() => {
+                if let Some(Unsupported { column, found, expected }) = densities.unsupported(&rows) {
+                    return Err(Refused::Component { column, found, expected });
+                }
+                self.emission.resize(self.tables.model.start().len(), 0.0);
+                densities.logs(&rows, &mut self.emission);
+            }
+            emit => emit.logs(&self.tables.model, observation, &mut self.emission, &mut self.scratch)?,
+        }
         if self.steps == 0 {
             self.next.logs.iter_mut().zip(self.tables.model.start()).for_each(|(log, p)| *log = p.ln());
         } else {
@@ -129,6 +153,8 @@ impl Filter {
         self.next.logs.iter_mut().zip(&self.emission).for_each(|(log, emission)| *log += emission);
         let log = self.next.normalise().ok_or(Refused::Impossible)?;
         std::mem::swap(&mut self.now, &mut self.next);
+        let kept = self.tables.emit.lags() * self.dimensions() as usize;
+        self.earlier = rows[rows.len().saturating_sub(kept)..].to_vec();
         self.log_likelihood.add(log);
         self.steps += 1;
         if self.lag > 0 {
@@ -139,6 +165,26 @@ impl Filter {
             self.past.push_back((logs, emission));
         }
         Ok(())
+    }
+
+    /// The vectors that densities of channels depend on, the observation as the last; empty for other models, and for vectors that are
+    /// none of the model.
+    fn rows(&self, observation: Observation<'_>) -> Vec<f64> {
+        let (Emit::Channels(_), Some(d)) = (&self.tables.emit, self.tables.model.emissions().dimensions()) else {
+            return Vec::new();
+        };
+        let mut rows = self.earlier.clone();
+        match observation {
+            Observation::Vector(x) if x.len() == d as usize && !x.iter().any(|x| x.is_infinite()) => rows.extend(x),
+            Observation::Missing => rows.resize(rows.len() + d as usize, f64::NAN),
+            _ => rows.clear(),
+        }
+        rows
+    }
+
+    /// D; 0 for symbols.
+    fn dimensions(&self) -> u32 {
+        self.tables.model.emissions().dimensions().unwrap_or_default()
     }
 
     /// t, the number of observations of this sequence.
@@ -191,7 +237,7 @@ impl Filter {
     }
 
     /// The distribution of an observation for these probabilities of the states: of V symbols; or D means, and D standard
-    /// deviations after them.
+    /// deviations after them. Empty for channels.
     #[must_use]
     pub fn observation(&self, states: &[f64]) -> Vec<f64> {
         let mixed = |of: &dyn Fn(usize) -> f64| states.iter().enumerate().map(|(state, p)| p * of(state)).sum::<f64>();
@@ -212,6 +258,7 @@ impl Filter {
                 let deviations: Vec<f64> = (0..d).map(deviation).collect();
                 mean.into_iter().chain(deviations).collect()
             }
+            Emissions::Channels(_) => Vec::new(),
         }
     }
 
@@ -249,6 +296,7 @@ impl Filter {
         smoothed.reverse();
         let log_likelihood = self.log_likelihood();
         self.past.clear();
+        self.earlier.clear();
         self.steps = 0;
         self.log_likelihood = Sum::default();
         self.now = Distribution::new(self.now.logs.len());
@@ -260,7 +308,8 @@ impl Filter {
     pub fn save(&self) -> Vec<f64> {
         let Sum { sum, error } = self.log_likelihood;
         let past = self.past.iter().flat_map(|(alpha, emission)| [alpha, emission]);
-        iter::once(&self.now.logs).chain(past).flatten().copied().chain([self.steps as f64, sum, error]).collect()
+        let all = iter::once(&self.now.logs).chain(past).chain([&self.earlier]);
+        all.flatten().copied().chain([self.steps as f64, sum, error]).collect()
     }
 
     /// Takes what a filter of the same model and lag has [saved](Self::save). Returns false, without a change, if the
@@ -270,10 +319,13 @@ impl Filter {
         let n = self.now.logs.len();
         let Some((rows, &[steps, sum, error])) = saved.split_last_chunk() else { return false };
         let kept = if self.lag > 0 { steps.min(self.lag as f64 + 1.0) } else { 0.0 };
-        if !(steps >= 0.0 && rows.len() as f64 == (1.0 + 2.0 * kept) * n as f64) {
+        let earlier = steps.min(self.tables.emit.lags() as f64) * f64::from(self.dimensions());
+        if !(steps >= 0.0 && rows.len() as f64 == (1.0 + 2.0 * kept) * n as f64 + earlier) {
             return false;
         }
         let (logs, past) = rows.split_at(n);
+        let (past, earlier) = past.split_at(past.len() - earlier as usize);
+        self.earlier = earlier.to_vec();
         self.now = Distribution { logs: logs.to_vec(), probs: logs.iter().map(|log| log.exp()).collect() };
         self.past = past.chunks_exact(2 * n).map(|step| (step[..n].to_vec(), step[n..].to_vec())).collect();
         self.steps = steps as u64;
@@ -395,6 +447,8 @@ enum Emit {
     Symbols(Vec<f64>),
     /// Normal densities.
     Vectors(Densities),
+    /// Densities of channels.
+    Channels(ChannelDensities),
 }
 
 impl Emit {
@@ -408,6 +462,15 @@ impl Emit {
             Emissions::Gaussian { dimensions, means, covariances } => {
                 Self::Vectors(Densities::new(n, *dimensions as usize, means, covariances))
             }
+            Emissions::Channels(channels) => Self::Channels(ChannelDensities::new(n, channels)),
+        }
+    }
+
+    /// Number of earlier observations that densities depend on.
+    fn lags(&self) -> usize {
+        match self {
+            Self::Channels(densities) => densities.lags(),
+            _ => 0,
         }
     }
 
@@ -437,11 +500,10 @@ impl Emit {
                 logs.truncate(n);
             }
             (_, Observation::Symbol(found), emissions) => {
-                let symbols = if let Emissions::Categorical { symbols, .. } = emissions { *symbols } else { 0 };
-                return Err(Refused::Symbol { found, symbols });
+                return Err(Refused::Symbol { found, symbols: emissions.symbols() });
             }
             (_, Observation::Vector(x), emissions) => {
-                let expected = if let Emissions::Gaussian { dimensions, .. } = emissions { *dimensions } else { 0 };
+                let expected = emissions.dimensions().unwrap_or_default();
                 let found = x.iter().filter(|x| !x.is_infinite()).count();
                 return Err(Refused::Vector { found, expected: expected as usize });
             }

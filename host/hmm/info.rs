@@ -1,11 +1,12 @@
 //! The description of a model, for people and for programs.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::channels::{Channel, Channels, Parameter};
 use super::durations::{Duration, Segments};
 use super::model::{Covariances, Emissions, Hmm, Names};
 use warpkov_common::guard::{Warning, counted, write_warnings};
@@ -72,6 +73,11 @@ impl<'a> Info<'a> {
                 };
                 let numbers = if *dimensions == 1 { "numbers".to_owned() } else { format!("vectors of {dimensions}") };
                 (format!("{numbers}, normal, {kind} covariances"), None, Some(*dimensions))
+            }
+            Emissions::Channels(channels) => {
+                let list: Vec<&str> = channels.list.iter().map(|channel| channel.family.name()).collect();
+                let columns = counted(channels.dimensions as usize, "column");
+                (format!("{columns} in channels: {}", list.join(", ")), None, Some(channels.dimensions))
             }
         };
         let states = model.start().len();
@@ -182,17 +188,21 @@ fn reachable(n: usize, starts: impl Iterator<Item = usize>, leads: impl Fn(usize
 }
 
 /// The parameters of the emissions of a state.
-fn emission(model: &Hmm, state: usize) -> [&[f64]; 2] {
+fn emission(model: &Hmm, state: usize) -> Vec<&[f64]> {
     let of = |width: usize| state * width..(state + 1) * width;
     match model.emissions() {
-        Emissions::Categorical { symbols, probs } => [&probs[of(*symbols as usize)], &[]],
+        Emissions::Categorical { symbols, probs } => vec![&probs[of(*symbols as usize)]],
         Emissions::Gaussian { dimensions, means, covariances } => {
             let d = *dimensions as usize;
             let covariances = match covariances {
                 Covariances::Diagonal(variances) => &variances[of(d)],
                 Covariances::Full(matrices) => &matrices[of(d * d)],
             };
-            [&means[of(d)], covariances]
+            vec![&means[of(d)], covariances]
+        }
+        Emissions::Channels(channels) => {
+            let n = model.start().len();
+            channels.numbers(n).into_iter().map(|numbers| &numbers[of(numbers.len() / n)]).collect()
         }
     }
 }
@@ -201,8 +211,8 @@ fn emission(model: &Hmm, state: usize) -> [&[f64]; 2] {
 fn copies(model: &Hmm) -> impl Iterator<Item = [usize; 2]> {
     let bits = |state: usize| -> Vec<u64> {
         let end = model.end().map_or(0.0, |end| end[state]);
-        let [first, second] = emission(model, state);
-        model.row(state).iter().chain(first).chain(second).chain([&end]).map(|x| (x + 0.0).to_bits()).collect()
+        let emission = emission(model, state).concat();
+        model.row(state).iter().chain(&emission).chain([&end]).map(|x| (x + 0.0).to_bits()).collect()
     };
     let mut seen = HashMap::new();
     (0..model.start().len()).filter_map(move |state| {
@@ -241,6 +251,34 @@ pub struct Row {
     mean: Option<Vec<f64>>,
     /// Σᵢ: variances, or a matrix row by row; none for symbols.
     covariance: Option<Vec<f64>>,
+    /// The channels; none for symbols, and for vectors of one normal density.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channels: Option<Vec<ChannelRow>>,
+}
+
+/// A channel in one state.
+#[derive(Clone, Debug, Serialize)]
+struct ChannelRow {
+    /// Names or numbers of its columns.
+    columns: Vec<String>,
+    /// The family of distributions.
+    family: &'static str,
+    /// Numbers of each parameter, row by row.
+    parameters: BTreeMap<&'static str, Vec<f64>>,
+}
+
+impl ChannelRow {
+    fn new(channels: &Channels, channel: &Channel, states: usize, state: usize) -> Self {
+        let of_state = |parameter: Parameter<'_>| {
+            let width = parameter.width();
+            (parameter.name, parameter.numbers[state * width..][..width].to_vec())
+        };
+        Self {
+            columns: channel.columns.iter().map(|&column| channels.column(column)).collect(),
+            family: channel.family.name(),
+            parameters: channel.parameters(states).into_iter().map(of_state).collect(),
+        }
+    }
 }
 
 impl Row {
@@ -249,8 +287,17 @@ impl Row {
     pub fn new(given: &Hmm, state: u32) -> Self {
         let (visits, at) = (given.visits(), state as usize);
         let model = &*visits;
-        let [first, second] = emission(model, at);
-        let categorical = matches!(model.emissions(), Emissions::Categorical { .. });
+        let emission = emission(model, at);
+        let numbers = |index: usize| emission.get(index).map(|numbers| numbers.to_vec());
+        let (mut symbols, mut mean, mut covariance, mut channels) = (None, None, None, None);
+        match model.emissions() {
+            Emissions::Categorical { .. } => symbols = Some(named(0.., emission[0], &model.names().symbols)),
+            Emissions::Gaussian { .. } => (mean, covariance) = (numbers(0), numbers(1)),
+            Emissions::Channels(all) => {
+                let row = |channel: &Channel| ChannelRow::new(all, channel, model.start().len(), at);
+                channels = Some(all.list.iter().map(row).collect());
+            }
+        }
         Self {
             state,
             name: name(&model.names().states, state),
@@ -259,9 +306,10 @@ impl Row {
             stay: Number(stay(given, at)),
             duration: given.segments().and_then(|all| all.durations()[at].clone()),
             end: model.end().map(|end| end[at]),
-            symbols: categorical.then(|| named(0.., first, &model.names().symbols)),
-            mean: (!categorical).then(|| first.to_vec()),
-            covariance: (!categorical).then(|| second.to_vec()),
+            symbols,
+            mean,
+            covariance,
+            channels,
         }
     }
 }
@@ -289,6 +337,11 @@ impl Report for Row {
         if let (Some(mean), Some(covariance)) = (&self.mean, &self.covariance) {
             let what = if covariance.len() == mean.len() { "variances" } else { "covariance" };
             writeln!(out, "  emits          vectors of mean {mean:?}, {what} {covariance:?}")?;
+        }
+        for ChannelRow { columns, family, parameters } in self.channels.iter().flatten() {
+            let columns: Vec<String> = columns.iter().map(|column| escaped(column)).collect();
+            let numbers: Vec<String> = parameters.iter().map(|(name, numbers)| format!("{name} {numbers:?}")).collect();
+            writeln!(out, "  emits          {}: {family}, {}", columns.join(", "), numbers.join(", "))?;
         }
         Ok(())
     }

@@ -91,6 +91,7 @@ pub fn of_expected(sequences: &Sequences, expected: &Expected, slack: f64) -> Re
     let emitted: f64 = match &expected.emissions {
         Statistics::Categorical(counts) => counts.iter().sum(),
         Statistics::Gaussian { weights, .. } => weights.iter().sum(),
+        Statistics::Channels(sums) => sums.iter().step_by(sums.len() / expected.start.len()).sum(),
     };
     let [start, transitions, end] =
         [&expected.start, &expected.transitions, &expected.end].map(|counts| counts.iter().sum::<f64>());

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`model`], [`sequences`] | validated models and observations |
+//! | [`channels`], [`covariances`] | families of distributions of emitted vectors |
 //! | [`backend`] | the trait [`Recursions`](backend::Recursions): forward, backward, Viterbi and expected counts |
 //! | [`backends`] | its implementations on the CPU and on a GPU or the emulator |
 //! | [`place`] | the choice of a backend, and its checks |
@@ -24,7 +25,9 @@
 pub mod ambiguous;
 pub mod backend;
 pub mod backends;
+pub mod channels;
 pub mod checkpoint;
+pub mod covariances;
 pub mod divided;
 pub mod durations;
 pub mod filter;

@@ -20,6 +20,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::backend::{Expected, Statistics};
+use super::channels::Channels;
+use super::covariances::least_variance;
 use super::durations::Segments;
 use super::model::{Covariances, Emissions, Hmm, HmmParts};
 use super::options::{Constraint, Options, Pseudocounts};
@@ -188,15 +190,40 @@ fn maximise_parts(model: &mut HmmParts, expected: &Expected, options: &Options, 
             }
         }
         (Emissions::Gaussian { means, covariances, .. }, Statistics::Gaussian { weights, sums, squares }) => {
-            let moments = Moments { d: means.len() / n, weights, sums, squares };
-            let shifts = moments.shifts(means, options);
-            means.iter_mut().zip(&shifts).for_each(|(mean, shift)| *mean += shift);
-            if !frozen.covariances {
-                moments.covariances(means, &shifts, covariances, options, floors);
-            }
+            Moments { d: means.len() / n, weights, sums, squares }.maximise(means, covariances, options, floors);
+        }
+        (Emissions::Channels(channels), Statistics::Channels(sums)) if !frozen.emissions => {
+            maximise_channels(channels, n, sums, options, floors);
         }
         // `Expected::zero` gives the statistics the model's kind.
         _ => {}
+    }
+}
+
+/// The M step of all channels of `n` states, from their sums.
+pub(crate) fn maximise_channels(channels: &mut Channels, n: usize, sums: &[f64], options: &Options, floors: &[f64]) {
+    let mut first = 1;
+    for channel in &mut channels.list {
+        let (sizes, width) = (channel.sizes(n), channel.sums(n));
+        let floors: Vec<f64> = channel.columns.iter().map(|&column| floors[column as usize]).collect();
+        let of_state = |state: usize| &sums[state * (sums.len() / n) + first..][..width];
+        match channel.family.estimated_mut() {
+            Ok(family) => (0..n).for_each(|state| family.maximise(sizes, state, of_state(state), &floors)),
+            Err(gaussian) => {
+                let d = sizes.components;
+                let part = |from: usize, length: usize| -> Vec<f64> {
+                    (0..n).flat_map(|state| &of_state(state)[from..from + length]).copied().collect()
+                };
+                let (weights, sums, squares) = (part(0, 1), part(1, d), part(1 + d, width - 1 - d));
+                Moments { d, weights: &weights, sums: &sums, squares: &squares }.maximise(
+                    &mut gaussian.means,
+                    &mut gaussian.covariances,
+                    options,
+                    &floors,
+                );
+            }
+        }
+        first += width;
     }
 }
 
@@ -210,6 +237,15 @@ struct Moments<'e> {
 }
 
 impl Moments<'_> {
+    /// The M step of normal densities.
+    fn maximise(&self, means: &mut [f64], covariances: &mut Covariances, options: &Options, floors: &[f64]) {
+        let shifts = self.shifts(means, options);
+        means.iter_mut().zip(&shifts).for_each(|(mean, shift)| *mean += shift);
+        if !options.frozen.covariances {
+            self.covariances(means, &shifts, covariances, options, floors);
+        }
+    }
+
     /// Σ γ (x − μ) / Σ γ in dimension `at` % D of state `at` / D; 0 for an unvisited state.
     fn centre(&self, at: usize) -> f64 {
         let weight = self.weights[at / self.d];
@@ -309,15 +345,10 @@ impl Moments<'_> {
     }
 }
 
-/// The least variance in a dimension, where `before` is the previous one.
-fn bound(before: f64, floor: f64, shift: f64) -> f64 {
-    floor.min(before).max(ROUNDING * shift * shift)
-}
-
 /// The variances `found`, raised to the floor.
 fn raised_variances(mut found: Vec<f64>, before: &[f64], floors: &[f64], shift: &[f64]) -> Vec<f64> {
     for (k, variance) in found.iter_mut().enumerate() {
-        *variance = variance.max(bound(before[k], floors[k], shift[k]));
+        *variance = variance.max(least_variance(before[k], floors[k], shift[k]));
     }
     found
 }
@@ -328,7 +359,7 @@ fn equalised(mut found: Vec<f64>, before: &[f64], floors: &[f64], shift: &[f64])
     let d = floors.len();
     let step = if found.len() > d { d + 1 } else { 1 };
     let mean = found.iter().step_by(step).map(|variance| variance / d as f64).sum::<f64>();
-    let bounds = floors.iter().zip(shift).map(|(&floor, &shift)| bound(before[0], floor, shift));
+    let bounds = floors.iter().zip(shift).map(|(&floor, &shift)| least_variance(before[0], floor, shift));
     let variance = bounds.fold(mean, f64::max);
     found.iter_mut().enumerate().for_each(|(at, entry)| *entry = if at % step == 0 { variance } else { 0.0 });
     found

@@ -13,16 +13,17 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::mem::take;
 
-use super::durations::{self, Duration, InvalidDuration, Segments, free};
 use warpkov_common::parameters::SUM_TOLERANCE;
 
+use super::channels::{Channels, InvalidChannel};
+pub(super) use super::covariances::is_semidefinite;
+use super::covariances::symmetrise;
+pub use super::covariances::{Covariances, cholesky};
+use super::durations::{self, Duration, InvalidDuration, Segments, free};
 pub use warpkov_common::names::name;
 
 /// Deviation of a row's sum from 1 that rounding explains. Rows within it are not rescaled.
 const ROUNDING: f64 = 1e-12;
-
-/// Relative tolerance of the symmetry check of covariance matrices.
-const SYMMETRY: f64 = 1e-8;
 
 /// Names of states and symbols. Each list is empty or complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -97,7 +98,8 @@ pub struct HmmParts {
 ///
 /// - N ≥ 1, and V ≥ 1 or D ≥ 1; every array has the shape that [`HmmParts`] and [`Emissions`] document;
 /// - π, each row of A together with its end probability, and each row of B are distributions;
-/// - means are finite, variances are positive, covariance matrices are symmetric and positive definite.
+/// - means are finite, variances are positive, covariance matrices are symmetric and positive definite;
+/// - parameters of channels lie in their domains.
 ///
 /// ```compile_fail,E0616
 /// # use warpkov_hmm::generate::IceCream;
@@ -130,80 +132,8 @@ pub enum Emissions {
         /// Σ of each state.
         covariances: Covariances,
     },
-}
-
-/// Covariances of normal densities.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Covariances {
-    /// Diagonal matrices, stored as variances, N × D.
-    Diagonal(Vec<f64>),
-    /// Symmetric positive definite matrices, N × D × D.
-    Full(Vec<f64>),
-}
-
-impl Covariances {
-    /// Drops the off-diagonal entries. `d` is D.
-    #[must_use]
-    pub fn diagonal(self, d: usize) -> Self {
-        match self {
-            Self::Full(matrices) => Self::Diagonal(
-                matrices.chunks_exact(d * d).flat_map(|matrix| matrix.iter().step_by(d + 1)).copied().collect(),
-            ),
-            diagonal => diagonal,
-        }
-    }
-
-    /// Replaces the variances of each state by their mean, and other entries by 0. `d` is D.
-    #[must_use]
-    pub fn spherical(self, d: usize) -> Self {
-        let each = |mut numbers: Vec<f64>, width: usize, step: usize| {
-            for entries in numbers.chunks_exact_mut(width) {
-                let variances = || entries.iter().step_by(step);
-                // Equal variances keep their bits.
-                let equal = variances().all(|variance| *variance == entries[0]);
-                let mean = if equal { entries[0] } else { variances().map(|x| x / d as f64).sum() };
-                entries.iter_mut().enumerate().for_each(|(at, entry)| *entry = if at % step == 0 { mean } else { 0.0 });
-            }
-            numbers
-        };
-        match self {
-            Self::Diagonal(variances) => Self::Diagonal(each(variances, d, 1)),
-            Self::Full(matrices) => Self::Full(each(matrices, d * d, d + 1)),
-        }
-    }
-
-    /// Replaces the covariances of all states by their mean. `d` is D.
-    #[must_use]
-    pub fn tied(self, d: usize) -> Self {
-        let mean = |numbers: Vec<f64>, width: usize| -> Vec<f64> {
-            let n = numbers.len() / width;
-            // Equal covariances keep their bits.
-            if numbers.chunks_exact(width).all(|state| *state == numbers[..width]) {
-                return numbers;
-            }
-            let entry = |at: usize| numbers.iter().skip(at).step_by(width).map(|x| x / n as f64).sum();
-            (0..width).map(entry).collect::<Vec<f64>>().repeat(n)
-        };
-        match self {
-            Self::Diagonal(variances) => Self::Diagonal(mean(variances, d)),
-            Self::Full(matrices) => Self::Full(mean(matrices, d * d)),
-        }
-    }
-
-    /// Expands variances to diagonal matrices. `d` is D.
-    #[must_use]
-    pub fn full(self, d: usize) -> Self {
-        match self {
-            Self::Diagonal(variances) => {
-                let mut matrices = vec![0.0; variances.len() * d];
-                for (matrix, variances) in matrices.chunks_exact_mut(d * d).zip(variances.chunks_exact(d)) {
-                    matrix.iter_mut().step_by(d + 1).zip(variances).for_each(|(entry, variance)| *entry = *variance);
-                }
-                Self::Full(matrices)
-            }
-            full => full,
-        }
-    }
+    /// Each state emits a vector of D numbers, of which independent channels describe some each.
+    Channels(Channels),
 }
 
 /// A violation of an invariant of [`Hmm`].
@@ -267,6 +197,9 @@ pub enum Invalid {
     /// A duration is out of range.
     #[error(transparent)]
     Duration(#[from] InvalidDuration),
+    /// A channel is invalid.
+    #[error(transparent)]
+    Channel(#[from] InvalidChannel),
     /// A list of names is neither empty nor complete.
     #[error("{found} names of {what}, expected {expected}")]
     Names {
@@ -393,7 +326,7 @@ impl Hmm {
             start: segments.start().to_vec(),
             transitions: segments.transitions().to_vec(),
             end: segments.end().map(<[f64]>::to_vec),
-            emissions: self.emissions().of_states(&segments.firsts()),
+            emissions: self.emissions().of_states(self.start().len(), &segments.firsts()),
             names: Names { states: segments.names().to_vec(), symbols, classes: Vec::new() },
         }))
     }
@@ -422,7 +355,7 @@ impl Hmm {
             start: (0..k).map(|class| members(class).map(|i| self.start()[i]).sum()).collect(),
             transitions: transitions.collect(),
             end: self.end().map(|end| (0..k).map(|class| mean(class, &|i| end[i])).collect()),
-            emissions: self.emissions().of_states(&firsts),
+            emissions: self.emissions().of_states(of_state.len(), &firsts),
             names: Names { states: classes.names, symbols: self.names().symbols.clone(), classes: Vec::new() },
         })
     }
@@ -444,12 +377,14 @@ impl Hmm {
     #[must_use]
     pub fn parameters(&self) -> usize {
         if let Some(segments) = &self.segments {
-            return segments.parameters() + self.emissions().of_states(&segments.firsts()).parameters();
+            let firsts = segments.firsts();
+            let emissions = self.emissions().of_states(self.start().len(), &firsts);
+            return segments.parameters() + emissions.parameters(firsts.len());
         }
         let n = self.start().len();
         let end = |state: usize| self.end().map_or(0.0, |end| end[state]);
         let chain = free(self.start(), 0.0) + (0..n).map(|i| free(self.row(i), end(i))).sum::<usize>();
-        chain + self.emissions().parameters()
+        chain + self.emissions().parameters(n)
     }
 }
 
@@ -522,10 +457,10 @@ impl HmmParts {
         let chain = (take(&mut parts.start), take(&mut parts.transitions), parts.end.take());
         let segments = Segments::new(chain, durations, take(&mut parts.names.states))?;
         let n = segments.steps();
-        if n.saturating_mul(n.saturating_add(parts.emissions.width())) > durations::MOST {
+        if n.saturating_mul(n.saturating_add(parts.emissions.width(expected))) > durations::MOST {
             return Err(Invalid::Many("steps of durations"));
         }
-        parts.emissions = parts.emissions.of_states(&segments.of_state());
+        parts.emissions = parts.emissions.of_states(expected, &segments.of_state());
         (parts.start, parts.transitions) = (vec![0.0; n], vec![0.0; n * n]);
         parts.end = segments.end().map(|_| vec![0.0; n]);
         (parts.names.states, parts.names.classes) = (segments.step_names(), segments.class_names());
@@ -551,6 +486,9 @@ impl HmmParts {
                 };
                 d > 0 && means.len() == n * d && covariances
             }
+            Emissions::Channels(channels) => {
+                channels.numbers(n.max(1)).iter().all(|numbers| numbers.len() % n.max(1) == 0)
+            }
         };
         let end = self.end.as_ref().is_none_or(|end| end.len() == n);
         n > 0 && self.transitions.len() == n * n && end && emissions
@@ -574,40 +512,44 @@ pub(crate) fn share(numbers: &mut [f64], of_state: &[u32]) {
 }
 
 impl Emissions {
-    /// The emissions of these states, in this order.
+    /// The emissions of these of `n` states, in this order.
     #[must_use]
-    pub fn of_states(&self, states: &[u32]) -> Self {
-        let rows = |numbers: &[f64], width: usize| -> Vec<f64> {
+    pub fn of_states(&self, n: usize, states: &[u32]) -> Self {
+        let rows = |numbers: &[f64]| -> Vec<f64> {
+            let width = numbers.len() / n;
             states.iter().flat_map(|&state| &numbers[state as usize * width..][..width]).copied().collect()
         };
-        match *self {
-            Self::Categorical { symbols, ref probs } => {
-                Self::Categorical { symbols, probs: rows(probs, symbols as usize) }
-            }
-            Self::Gaussian { dimensions, ref means, ref covariances } => {
-                let d = dimensions as usize;
-                let covariances = match covariances {
-                    Covariances::Diagonal(numbers) => Covariances::Diagonal(rows(numbers, d)),
-                    Covariances::Full(numbers) => Covariances::Full(rows(numbers, d * d)),
-                };
-                Self::Gaussian { dimensions, means: rows(means, d), covariances }
+        match self {
+            Self::Categorical { symbols, probs } => Self::Categorical { symbols: *symbols, probs: rows(probs) },
+            Self::Gaussian { dimensions, means, covariances } => Self::Gaussian {
+                dimensions: *dimensions,
+                means: rows(means),
+                covariances: match covariances {
+                    Covariances::Diagonal(numbers) => Covariances::Diagonal(rows(numbers)),
+                    Covariances::Full(numbers) => Covariances::Full(rows(numbers)),
+                },
+            },
+            Self::Channels(channels) => {
+                let mut channels = channels.clone();
+                channels.numbers_mut().into_iter().for_each(|numbers| *numbers = rows(numbers));
+                Self::Channels(channels)
             }
         }
     }
 
-    /// Number of parameters of a state.
-    pub(super) fn width(&self) -> usize {
+    /// Number of parameters of each of `n` states.
+    fn width(&self, n: usize) -> usize {
         match self {
             Self::Categorical { symbols, .. } => *symbols as usize,
-            Self::Gaussian { dimensions, covariances, .. } => {
-                let d = *dimensions as usize;
-                d + if matches!(covariances, Covariances::Diagonal(_)) { d } else { d * d }
+            Self::Gaussian { means, covariances: Covariances::Diagonal(rest) | Covariances::Full(rest), .. } => {
+                (means.len() + rest.len()) / n
             }
+            Self::Channels(channels) => channels.numbers(n).iter().map(|numbers| numbers.len() / n).sum(),
         }
     }
 
-    /// Number of free parameters of all states.
-    fn parameters(&self) -> usize {
+    /// Number of free parameters of `n` states.
+    fn parameters(&self, n: usize) -> usize {
         match self {
             Self::Categorical { symbols, probs } => {
                 probs.chunks_exact(*symbols as usize).map(|row| free(row, 0.0)).sum()
@@ -620,6 +562,7 @@ impl Emissions {
                         Covariances::Full(_) => means.len() * (d + 1) / 2,
                     }
             }
+            Self::Channels(channels) => channels.free(n),
         }
     }
 
@@ -634,11 +577,29 @@ impl Emissions {
                 share(means, of_state);
                 share(numbers, of_state);
             }
+            Self::Channels(channels) => {
+                channels.numbers_mut().into_iter().for_each(|numbers| share(numbers, of_state));
+            }
         }
         self
     }
 
-    /// Validates the emissions of `n` states and rescales the rows of B. Returns V, or 0 for Gaussian emissions.
+    /// D, the dimension of the vectors; `None` for symbols.
+    #[must_use]
+    pub fn dimensions(&self) -> Option<u32> {
+        match self {
+            Self::Categorical { .. } => None,
+            Self::Gaussian { dimensions, .. } | Self::Channels(Channels { dimensions, .. }) => Some(*dimensions),
+        }
+    }
+
+    /// V, the number of symbols; 0 for vectors.
+    #[must_use]
+    pub fn symbols(&self) -> u32 {
+        if let Self::Categorical { symbols, .. } = self { *symbols } else { 0 }
+    }
+
+    /// Validates the emissions of `n` states and rescales the rows of B. Returns V, or 0 for vectors.
     fn validate(&mut self, n: usize) -> Result<u32, Invalid> {
         match self {
             Self::Categorical { symbols: 0, .. } => Err(Invalid::None("symbol")),
@@ -676,6 +637,10 @@ impl Emissions {
                         }
                     }
                 }
+                Ok(0)
+            }
+            Self::Channels(channels) => {
+                channels.validate(n)?;
                 Ok(0)
             }
         }
@@ -744,54 +709,6 @@ fn transposed(
     }
 }
 
-/// Averages a `d` × `d` matrix with its transpose. Returns `false` where it is not symmetric within [`SYMMETRY`].
-fn symmetrise(matrix: &mut [f64], d: usize) -> bool {
-    for i in 0..d {
-        for j in 0..i {
-            let (lower, upper) = (matrix[i * d + j], matrix[j * d + i]);
-            if (lower - upper).abs() > SYMMETRY * lower.abs().max(upper.abs()) {
-                return false;
-            }
-            let mean = lower / 2.0 + upper / 2.0;
-            (matrix[i * d + j], matrix[j * d + i]) = (mean, mean);
-        }
-    }
-    true
-}
-
-/// Cholesky factor L (lower triangular, L Lᵀ = Σ) of a symmetric `d` × `d` matrix; `None` where it is not positive
-/// definite.
-#[must_use]
-pub fn cholesky(matrix: &[f64], d: usize) -> Option<Vec<f64>> {
-    let mut lower = vec![0.0; d * d];
-    for i in 0..d {
-        for j in 0..=i {
-            let dot: f64 = (0..j).map(|k| lower[i * d + k] * lower[j * d + k]).sum();
-            let rest = matrix[i * d + j] - dot;
-            lower[i * d + j] = match i == j {
-                true if rest > 0.0 && rest.is_finite() => rest.sqrt(),
-                true => return None,
-                false => rest / lower[j * d + j],
-            };
-        }
-    }
-    Some(lower)
-}
-
-/// Whether a `d` × `d` matrix is symmetric and positive semidefinite, up to rounding errors of its diagonal.
-pub(super) fn is_semidefinite(matrix: &[f64], d: usize) -> bool {
-    let mut raised = matrix.to_vec();
-    if !matrix.iter().all(|x| x.is_finite()) || !symmetrise(&mut raised, d) {
-        return false;
-    }
-    for k in 0..d {
-        let row = &mut raised[k * d..][..d];
-        // A row of zeros says nothing about the others.
-        row[k] = if row.iter().all(|x| *x == 0.0) { 1.0 } else { row[k] * (1.0 + 1e-12 * d as f64) };
-    }
-    cholesky(&raised, d).is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -840,12 +757,5 @@ mod tests {
         assert_eq!(model.transitions()[2..], [0.0, 1.0]);
         assert_eq!(model.transitions()[0] + model.transitions()[1], 1.0);
         assert_eq!(model.parameters(), 1 + 1 + 2 + 2);
-    }
-
-    #[test]
-    fn cholesky_is_that_of_the_textbook() {
-        // The factor has integer entries, so the comparison is exact.
-        let matrix = [4.0, 12.0, -16.0, 12.0, 37.0, -43.0, -16.0, -43.0, 98.0];
-        assert_eq!(cholesky(&matrix, 3).unwrap(), [2.0, 0.0, 0.0, 6.0, 1.0, 0.0, -8.0, 5.0, 3.0]);
     }
 }

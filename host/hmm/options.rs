@@ -188,7 +188,7 @@ impl Constraint {
     #[must_use]
     pub fn holds(self, model: &Hmm) -> bool {
         match model.emissions() {
-            Emissions::Categorical { .. } => self == Self::None,
+            Emissions::Categorical { .. } | Emissions::Channels(_) => self == Self::None,
             Emissions::Gaussian { dimensions, covariances, .. } => {
                 let d = *dimensions as usize;
                 match self {
@@ -367,6 +367,7 @@ impl Options {
                     (Constraint::None, Covariances::Full(_)) => d * (d + 1) / 2,
                 }
             }
+            Emissions::Channels(channels) => channels.free(model.start().len()) / model.start().len(),
         };
         let again = (0..self.ties.len()).filter(|&state| self.ties[..state].contains(&self.ties[state]));
         self.constraint.parameters(model) - again.map(of_state).sum::<usize>()

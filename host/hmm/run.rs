@@ -43,7 +43,7 @@ impl Setup<'_> {
         self.method.check(matches!(self.place, Place::Cpu), self.precision, self.scan)?;
         match (self.method, model.emissions(), self.comm.size()) {
             (ForwardMethod::Fused, ..) | (_, Emissions::Categorical { .. }, 1) => Ok(()),
-            (_, Emissions::Gaussian { .. }, _) => Err(UnfitForSlices::Vectors),
+            (_, Emissions::Gaussian { .. } | Emissions::Channels(_), _) => Err(UnfitForSlices::Vectors),
             (_, _, ranks) => Err(UnfitForSlices::Ranks(ranks)),
         }
     }

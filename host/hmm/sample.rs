@@ -1,11 +1,13 @@
 //! Sampling of sequences from a model.
 
+use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
 
+use super::covariances::normal;
 use super::model::{Covariances, Emissions, Hmm, cholesky};
 use super::sequences::{self, Observations, Sequences, offsets};
-use warpkov_common::random::{draw, random, unit};
+use warpkov_common::random::{draw, random};
 
 /// Why sampling fails.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -16,6 +18,9 @@ pub enum Error {
     /// The number of sequences or their length is 0.
     #[error("expected at least one sequence, and a length of at least 1")]
     None,
+    /// A model of channels does not say all that its vectors depend on.
+    #[error("{0}: the model cannot be sampled")]
+    Conditional(String),
     /// A drawn vector is not finite.
     #[error(transparent)]
     Sequences(#[from] sequences::Invalid),
@@ -37,7 +42,8 @@ pub struct Sample {
 ///
 /// # Errors
 /// [`Error::None`] if `count` or `length` is 0; [`Error::Endless`] without a length for a model without positive end
-/// probabilities; [`Error::Sequences`] if a drawn vector is not finite.
+/// probabilities; [`Error::Sequences`] if a drawn vector is not finite; [`Error::Conditional`] if the vectors of a model of channels depend
+/// on columns that it does not emit, or on a number of trials that it does not have.
 pub fn sample(model: &Hmm, count: usize, length: Option<usize>, seed: u64) -> Result<Sample, Error> {
     if count == 0 || length == Some(0) {
         return Err(Error::None);
@@ -46,25 +52,24 @@ pub fn sample(model: &Hmm, count: usize, length: Option<usize>, seed: u64) -> Re
         return Err(Error::Endless);
     }
     let factors = factors(model);
-    let drawn: Vec<_> = (0..count as u64)
+    let drawn: Result<Vec<_>, Error> = (0..count as u64)
         .into_par_iter()
-        .map(|sequence| {
+        .map(|sequence| -> Result<_, Error> {
             let mut random = random(seed, sequence);
             let states = path(model, length.unwrap_or(usize::MAX), &mut random);
             let mut seen = Seen::default();
             for &state in &states {
-                seen.emit(model, &factors, state as usize, &mut random);
+                seen.emit(model, &factors, state as usize, &mut random)?;
             }
-            (states, seen)
+            Ok((states, seen))
         })
         .collect();
+    let drawn = drawn?;
     let offsets = offsets(drawn.iter().map(|(states, _)| states.len()));
     let (states, seen): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
-    let observations = match model.emissions() {
-        Emissions::Categorical { .. } => {
-            Observations::Symbols(seen.into_iter().flat_map(|seen| seen.symbols).collect())
-        }
-        &Emissions::Gaussian { dimensions, .. } => {
+    let observations = match model.emissions().dimensions() {
+        None => Observations::Symbols(seen.into_iter().flat_map(|seen| seen.symbols).collect()),
+        Some(dimensions) => {
             Observations::Vectors { dimensions, values: seen.into_iter().flat_map(|seen| seen.values).collect() }
         }
     };
@@ -100,7 +105,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn emit(&mut self, model: &Hmm, factors: &[Vec<f64>], state: usize, random: &mut impl Rng) {
+    fn emit(&mut self, model: &Hmm, factors: &[Vec<f64>], state: usize, random: &mut ChaCha8Rng) -> Result<(), Error> {
         match model.emissions() {
             Emissions::Categorical { symbols, probs } => {
                 let row = &probs[state * *symbols as usize..][..*symbols as usize];
@@ -115,7 +120,14 @@ impl Seen {
                     self.values.push(means[state * d + k] + shift);
                 }
             }
+            Emissions::Channels(channels) => {
+                let lags = channels.lags() * channels.dimensions as usize;
+                let before = &self.values[self.values.len().saturating_sub(lags)..];
+                let row = channels.draw(model.start().len(), state, before, random).map_err(Error::Conditional)?;
+                self.values.extend(row);
+            }
         }
+        Ok(())
     }
 }
 
@@ -137,10 +149,4 @@ fn factors(model: &Hmm) -> Vec<Vec<f64>> {
             matrices.chunks_exact(d * d).map(|matrix| cholesky(matrix, d).unwrap_or_default()).collect()
         }
     }
-}
-
-/// A draw from the standard normal distribution, by the Box-Muller transform.
-pub(super) fn normal(random: &mut impl Rng) -> f64 {
-    let radius = (-2.0 * libm::log(1.0 - unit(random))).sqrt();
-    radius * libm::cos(std::f64::consts::TAU * unit(random))
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::channels::{Channels, Unsupported};
 use super::model::{Emissions, Hmm};
 
 /// Placeholder for the state of an observation where none is known, and in the path of an impossible sequence.
@@ -133,6 +134,20 @@ pub enum Invalid {
     /// There are not as many weights as sequences, one is not a finite number of at least 0, or all are 0.
     #[error("{0}")]
     Weights(String),
+    /// A channel of the model does not emit a component, whatever its parameters.
+    #[error("sequence {sequence}, position {position}, column {column}: found {found}, expected {expected}")]
+    Component {
+        /// The sequence.
+        sequence: usize,
+        /// The position in the sequence.
+        position: usize,
+        /// The column, by name or number.
+        column: String,
+        /// The component; NaN if it is missing.
+        found: f64,
+        /// What the channel emits.
+        expected: &'static str,
+    },
     /// The sequences hold symbols and the model emits vectors, or vice versa, or the dimensions differ.
     #[error("the sequences hold {found}, expected {expected}, which the model emits")]
     Kind {
@@ -372,9 +387,26 @@ impl Sequences {
             (Observations::Vectors { dimensions: found, .. }, Emissions::Gaussian { dimensions, .. }) => {
                 found == dimensions
             }
+            (Observations::Vectors { dimensions, .. }, Emissions::Channels(channels)) => {
+                *dimensions == channels.dimensions && self.unsupported(channels, model).is_none()
+            }
             _ => false,
         };
         emits && self.foreign(model.states()).is_none()
+    }
+
+    /// The first observation with a component that a channel of the model does not emit, and that component.
+    fn unsupported(&self, channels: &Channels, model: &Hmm) -> Option<(usize, Unsupported)> {
+        let n = model.start().len();
+        (0..self.steps())
+            .find_map(|at| channels.unsupported(n, self.rows(at, channels.lags())).map(|found| (at, found)))
+    }
+
+    /// The vector `at` and up to `lags` vectors before it in its sequence; empty for symbols.
+    pub(crate) fn rows(&self, at: usize, lags: usize) -> &[f64] {
+        let Observations::Vectors { dimensions, values } = &self.observations else { return &[] };
+        let (d, lags) = (*dimensions as usize, if lags > 0 { lags.min(self.place(at).1 - 1) } else { 0 });
+        &values[(at - lags) * d..(at + 1) * d]
     }
 
     /// Checks that a model emits the observations; see [`fit`](Self::fit).
@@ -392,15 +424,19 @@ impl Sequences {
                 let (sequence, position) = self.place(at);
                 Err(Invalid::Symbol { sequence, position, found: observed[at], symbols })
             }
+            (Observations::Vectors { dimensions, .. }, Emissions::Channels(channels))
+                if *dimensions == channels.dimensions
+                    && let Some((at, Unsupported { column, found, expected })) = self.unsupported(channels, model) =>
+            {
+                let (sequence, position) = self.place(at);
+                Err(Invalid::Component { sequence, position, column: channels.column(column), found, expected })
+            }
             (observations, emissions) => Err(Invalid::Kind {
                 found: match observations {
                     Observations::Symbols(_) => "symbols".to_owned(),
                     Observations::Vectors { dimensions, .. } => vectors(*dimensions),
                 },
-                expected: match emissions {
-                    Emissions::Categorical { .. } => "symbols".to_owned(),
-                    Emissions::Gaussian { dimensions, .. } => vectors(*dimensions),
-                },
+                expected: emissions.dimensions().map_or_else(|| "symbols".to_owned(), vectors),
             }),
         }
     }
@@ -423,6 +459,10 @@ impl Sequences {
     #[must_use]
     pub fn impossible_at(&self, model: &Hmm, sequence: usize) -> Option<usize> {
         let n = model.start().len();
+        let channels = match model.emissions() {
+            Emissions::Channels(channels) => Some((channels.emitting(n), channels.lags())),
+            _ => None,
+        };
         let emits = |state: usize, at: usize| match (&self.observations, model.emissions()) {
             _ if self.state(at).is_some_and(|known| known as usize != state) => false,
             (Observations::Symbols(seen), Emissions::Categorical { symbols, probs }) => {
@@ -443,6 +483,10 @@ impl Sequences {
                 reached = next.clone();
             }
             reached.iter_mut().enumerate().for_each(|(state, reached)| *reached = *reached && emits(state, at));
+            if let Some((emitting, lags)) = &channels {
+                let emitting = emitting(self.rows(at, *lags));
+                reached.iter_mut().zip(emitting).for_each(|(reached, emits)| *reached = *reached && emits);
+            }
             if !reached.contains(&true) {
                 return Some(position + 1);
             }

@@ -326,7 +326,7 @@ pub fn train_session<R: Recursions + ?Sized>(
 /// condition number of a covariance matrix has, and the floor bounds this number by about 1 / `floor`.
 fn conditioning(model: &Hmm, floor: f64) -> f64 {
     match model.emissions() {
-        Emissions::Gaussian { covariances: Covariances::Full(_), .. } => f64::EPSILON / floor,
+        Emissions::Gaussian { covariances: Covariances::Full(_), .. } | Emissions::Channels(_) => f64::EPSILON / floor,
         _ => 0.0,
     }
 }
@@ -357,7 +357,7 @@ fn log_prior(model: &Hmm, options: &Options) -> f64 {
         (Emissions::Gaussian { means, covariances, .. }, Some(prior)) => {
             log_normal_prior(prior, means, covariances, options.constraint)
         }
-        (Emissions::Gaussian { .. }, None) => 0.0,
+        (Emissions::Gaussian { .. }, None) | (Emissions::Channels(_), _) => 0.0,
     };
     let (pi, a, end) = match model.segments() {
         Some(segments) => (segments.start(), segments.transitions(), segments.end()),

@@ -35,6 +35,9 @@ pub enum Unproved {
         /// The number of them.
         expected: u32,
     },
+    /// Densities of channels have no enclosures.
+    #[error("likelihoods of channels cannot be proved")]
+    Channels,
     /// Another number of states than of observations.
     #[error("a path of {found} states, expected {expected}")]
     Length {
@@ -94,6 +97,7 @@ impl<'a> Chain<'a> {
             Emissions::Gaussian { dimensions, means, covariances } => {
                 Emitted::Vectors(Densities::new(*dimensions, means, covariances))
             }
+            Emissions::Channels(_) => return Err(Unproved::Channels),
         };
         Ok(Self {
             states,

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use warpkov_common::interrupt;
 use warpkov_hmm::backends::device::OverPaths;
+use warpkov_hmm::generate::restart;
 use warpkov_hmm::io::{self, Format};
 use warpkov_hmm::model::{self, Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
@@ -56,10 +57,18 @@ struct Parts {
     /// their covariances: variances, or full matrices.
     variances: Option<Input<f64>>,
     covariances: Option<Input<f64>>,
+    /// Channels, as in JSON, in place of all of these.
+    channels: Option<String>,
 }
 
 impl Parts {
     fn model(&self) -> PyResult<Hmm> {
+        if let Some(channels) = &self.channels {
+            let start = self.start.as_ref();
+            let rows: Vec<&[f64]> = self.transitions.as_ref().chunks(start.len().max(1)).collect();
+            let text = format!("{{\"pi\": {}, \"A\": {}, \"channels\": {channels}}}", json(&start)?, json(&rows)?);
+            return io::read_from(text.as_bytes(), "channels", Some(Format::Json)).map_err(invalid);
+        }
         let emissions = match (&self.symbols, &self.means, &self.variances, &self.covariances) {
             (Some((symbols, probs)), None, None, None) => {
                 Emissions::Categorical { symbols: *symbols, probs: probs.to_vec() }
@@ -79,6 +88,10 @@ impl Parts {
         let (start, transitions) = (self.start.to_vec(), self.transitions.to_vec());
         HmmParts { start, transitions, end: None, emissions, names: Names::default() }.validated().map_err(wrong)
     }
+}
+
+fn json(value: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(invalid)
 }
 
 /// The exception of an invalid model, in terms of hmmlearn's arrays.
@@ -142,6 +155,10 @@ impl Observed {
             sequences::Invalid::Symbol { sequence, position, found, symbols } => {
                 let row = sequences.range(sequence - 1).start + position - 1;
                 invalid(format!("X[{row}, 0] is {found}, expected a symbol below {symbols}"))
+            }
+            sequences::Invalid::Component { sequence, position, column, found, expected } => {
+                let row = sequences.range(sequence - 1).start + position - 1;
+                invalid(format!("X[{row}, {column}] is {found}, expected {expected}"))
             }
             error => invalid(error),
         })?;
@@ -254,6 +271,8 @@ struct Training {
     weights: Option<Input<f64>>,
     /// The class of each state, whose emissions are tied.
     ties: Option<Input<u32>>,
+    /// The seed with which the parameters of channels are redrawn before.
+    redraw: Option<u64>,
     /// Takes ln P(O) and the objective after each E step. Returns whether to stop.
     observe: Py<PyAny>,
 }
@@ -304,6 +323,10 @@ fn hmm_train<'py>(
         model = parts.validated().map_err(wrong)?;
     }
     let mut sequences = sequences.sequences(&model)?;
+    if let Some(seed) = training.redraw {
+        let fresh = restart(&model, &sequences, seed, 0).into_parts().emissions;
+        model = HmmParts { emissions: fresh, ..model.into_parts() }.validated().map_err(wrong)?;
+    }
     if let Some(states) = &training.states {
         sequences = sequences.with_states(states.to_vec()).map_err(invalid)?;
     }
@@ -332,13 +355,18 @@ fn hmm_train<'py>(
         Status::Iterations => "iterations",
         Status::Fell => "fell",
     };
-    Ok((arrays(py, trained.best().model.clone().into_parts())?, status))
+    Ok((arrays(py, trained.best().model.clone())?, status))
 }
 
 /// The parameters of a model by name.
-fn arrays(py: Python<'_>, parts: HmmParts) -> PyResult<Bound<'_, PyDict>> {
-    let HmmParts { start, transitions, emissions, .. } = parts;
+fn arrays(py: Python<'_>, model: Hmm) -> PyResult<Bound<'_, PyDict>> {
     let found = PyDict::new(py);
+    if let Emissions::Channels(_) = model.emissions() {
+        let mut text = Vec::new();
+        io::write_to(&mut text, Format::Json, &model).map_err(invalid)?;
+        found.set_item("channels", String::from_utf8_lossy(&text))?;
+    }
+    let HmmParts { start, transitions, emissions, .. } = model.into_parts();
     found.set_item("start", Buffer::from(start))?;
     found.set_item("transitions", Buffer::from(transitions))?;
     match emissions {
@@ -348,25 +376,27 @@ fn arrays(py: Python<'_>, parts: HmmParts) -> PyResult<Bound<'_, PyDict>> {
             let (Covariances::Diagonal(numbers) | Covariances::Full(numbers)) = covariances;
             found.set_item("covariances", Buffer::from(numbers))?;
         }
+        Emissions::Channels(_) => {}
     }
     Ok(found)
 }
 
-/// The arrays of a model, and the type of its covariances if it emits vectors.
+/// The arrays of a model, and the type of its covariances if it emits vectors, or "channels".
 type Found<'py> = (Bound<'py, PyDict>, Option<&'static str>);
 
-fn found<'py>(py: Python<'py>, parts: HmmParts, from: &str) -> PyResult<Found<'py>> {
-    if parts.end.is_some() {
+fn found<'py>(py: Python<'py>, model: Hmm, from: &str) -> PyResult<Found<'py>> {
+    if model.end().is_some() {
         return Err(invalid(format!(
             "{from}: the model has end probabilities, for which hmmlearn's models have no place"
         )));
     }
-    let kind = match &parts.emissions {
+    let kind = match model.emissions() {
         Emissions::Categorical { .. } => None,
+        Emissions::Channels(_) => Some("channels"),
         Emissions::Gaussian { covariances: Covariances::Diagonal(_), .. } => Some("diag"),
         Emissions::Gaussian { covariances: Covariances::Full(_), .. } => Some("full"),
     };
-    Ok((arrays(py, parts)?, kind))
+    Ok((arrays(py, model)?, kind))
 }
 
 /// The model of the family that the first word names, with the options that the other words are.
@@ -374,15 +404,15 @@ fn found<'py>(py: Python<'py>, parts: HmmParts, from: &str) -> PyResult<Found<'p
 fn hmm_generate(py: Python<'_>, words: Vec<OsString>) -> PyResult<Found<'_>> {
     let name = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let family: Family = named(words.into_iter()).map_err(invalid)?;
-    found(py, detached(py, || family.generate())?.map_err(exception)?.into_parts(), &name)
+    found(py, detached(py, || family.generate())?.map_err(exception)?, &name)
 }
 
 /// Reads a model from a file.
 #[pyfunction]
 fn hmm_load<'py>(py: Python<'py>, path: PathBuf, format: Option<&str>) -> PyResult<Found<'py>> {
     let format = format.map(|name| choice("format", name)).transpose()?;
-    let parts = detached(py, || io::read(&path, format))?.map_err(exception)?.into_parts();
-    found(py, parts, &path.display().to_string())
+    let model = detached(py, || io::read(&path, format))?.map_err(exception)?;
+    found(py, model, &path.display().to_string())
 }
 
 /// Writes a model to a file.

@@ -1,5 +1,6 @@
 //! The commands of hidden Markov models.
 
+mod channels;
 mod commands;
 mod common;
 mod files;

@@ -119,6 +119,8 @@ const CLASSES: [Class; 3] = [
             ("because the state has a duration", "a state with a duration does not lead to itself"),
             ("durations has", "each state has an entry"),
             ("expected u32", "integers are below 2³², without a fraction"),
+            ("channels[", "channels have the columns and the parameters of their family"),
+            ("no channel has", "every column has a channel"),
         ],
         least: [1500, 200],
     },
@@ -273,6 +275,27 @@ impl Class {
                             "a": { "poisson": { "rate": 1.5, "max": 3 } }, "c": null,
                             "b": { "negative-binomial": { "size": 0.5, "probability": 0.25, "max": 2 } },
                         },
+                    }),
+                    json!({
+                        "pi": [1, 0], "A": matrix, "states": ["h", "c"], "columns": ["rain", "wet", "heat"],
+                        "channels": [
+                            { "family": "poisson", "columns": ["rain"], "rates": { "h": 0.5, "c": 3 }, "comment": "" },
+                            { "family": "logistic", "columns": [1], "inputs": ["rain"], "coefficients": [[[1]], [[-1]]], "intercepts": [0, 1] },
+                            { "family": "regression", "columns": [2], "lags": 1, "coefficients": [[[0.5]], [[0]]], "intercepts": [[1], [2]], "variances": [1, 2] },
+                        ],
+                    }),
+                    json!({
+                        "pi": [1], "A": [[1]],
+                        "channels": [
+                            { "family": "categorical", "columns": [0], "probs": [[0.25, 0.75]] },
+                            { "family": "bernoulli", "columns": [1, 2], "probs": [[0.5, 1]] },
+                            { "family": "multinomial", "columns": [3, 4], "trials": 2, "probs": [[0.5, 0.5]] },
+                            { "family": "gamma", "columns": [5], "shapes": [1], "rates": [2] },
+                            { "family": "exponential", "columns": [6], "rates": [2], "_": 1 },
+                            { "family": "student-t", "columns": [7], "degrees": [4], "locations": [0], "scales": [1] },
+                            { "family": "mixture", "columns": [8], "weights": [[1]], "means": [[[0]]], "variances": [[[1]]] },
+                            { "family": "gaussian", "columns": [9, 10], "means": [[0, 1]], "covariances": [[[1, 0.5], [0.5, 1]]], "$schema": "s" },
+                        ],
                     }),
                     json!({
                         "A[to][from]": [[0.75, 0.5], [0.25, 0.5]], "B[symbol][state]": [[1, 0], [0, 0.5], [0, 0.5]],

@@ -121,6 +121,10 @@ impl TryFrom<Arguments> for Options {
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let options = Options::try_from(arguments)?;
     let model = options.input.read()?;
+    if let (true, Emissions::Channels(_)) = (options.observation, model.emissions()) {
+        let message = "--observation is for models of symbols or of normal densities, not of channels";
+        return Err(Error::Usage(message.to_owned()));
+    }
     let file = match &options.observations {
         FileOrStd::Standard => "standard input".to_owned(),
         FileOrStd::At(path) => path.display().to_string(),
@@ -376,5 +380,7 @@ fn columns(model: &Hmm, observation: bool) -> Vec<String> {
             .iter()
             .flat_map(|what| (1..=*dimensions).map(move |k| format!("{what}_{k}")))
             .collect(),
+        // Refused before.
+        (true, Emissions::Channels(_)) => Vec::new(),
     }
 }

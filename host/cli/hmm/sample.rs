@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use warpkov_common::choice::Choice;
 use warpkov_hmm::io::sequences::{self, Format};
-use warpkov_hmm::model::{Emissions, Hmm};
+use warpkov_hmm::model::Hmm;
 use warpkov_hmm::report::StateFormat;
-use warpkov_hmm::sample::{Sample, sample};
+use warpkov_hmm::sample::{Error as SampleError, Sample, sample};
 
 use super::file::Input;
 use super::{Error, Outcome};
@@ -122,10 +122,10 @@ fn least_bytes(format: Format, model: &Hmm) -> u64 {
         Format::Fasta => 1,
         _ => 2,
     };
-    match (model.emissions(), format) {
-        (Emissions::Categorical { .. }, Format::Npy) => 4,
-        (Emissions::Categorical { .. }, _) => number,
-        (Emissions::Gaussian { dimensions, .. }, _) => u64::from(*dimensions) * number,
+    match (model.emissions().dimensions(), format) {
+        (None, Format::Npy) => 4,
+        (None, _) => number,
+        (Some(dimensions), _) => u64::from(dimensions) * number,
     }
 }
 
@@ -135,8 +135,10 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let model = options.input.read()?;
     options.check(&model)?;
     let length = options.length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-    let drawn = sample(&model, options.sequences as usize, length, options.seed)
-        .map_err(|error| Error::Usage(format!("{error}, as in --length 100")))?;
+    let drawn = sample(&model, options.sequences as usize, length, options.seed).map_err(|error| match error {
+        SampleError::Endless => Error::Usage(format!("{error}, as in --length 100")),
+        error => Error::Usage(error.to_string()),
+    })?;
     options.write(&drawn, &model, out)?;
     Ok(Outcome::Success)
 }

@@ -192,6 +192,9 @@ fn frozen(model: &Hmm, parts: &[Freezable]) -> Result<Frozen, Error> {
         Emissions::Gaussian { .. } if symbols => {
             return Err(Error::Usage("--freeze symbols is for models that emit symbols".to_owned()));
         }
+        Emissions::Channels(_) if vectors || symbols => {
+            return Err(Error::Usage("--freeze start and transitions are for models of channels, not this".to_owned()));
+        }
         _ => {}
     }
     let (start, transitions) = (has(Freezable::Start), has(Freezable::Transitions));
@@ -241,9 +244,7 @@ fn with_covariances(model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
             }
             other => other,
         }),
-        Emissions::Categorical { .. } => {
-            return Err(Error::Usage("--covariances is for models that emit numbers".to_owned()));
-        }
+        _ => return Err(Error::Usage("--covariances is for models that emit numbers".to_owned())),
     };
     changed.map_err(|error| Error::Usage(format!("--covariances: {error}")))
 }
@@ -275,6 +276,7 @@ fn least_bytes(format: Format, model: &Hmm) -> u64 {
     let of_state = match model.emissions() {
         Emissions::Categorical { symbols, .. } => u64::from(*symbols),
         Emissions::Gaussian { dimensions, .. } => 2 * u64::from(*dimensions),
+        Emissions::Channels(channels) => u64::from(channels.dimensions),
     };
     let size = match format {
         Format::Npz => 8,

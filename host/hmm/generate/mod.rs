@@ -4,8 +4,12 @@
 
 use rand_chacha::rand_core::Rng;
 
+use super::backends::cpu::ChannelDensities;
+use super::channels::{Channels, Family};
+use super::covariances::normal;
+use super::maximise::{Spread, maximise_channels};
 use super::model::{Covariances, Emissions, Hmm, Invalid};
-use super::sample::normal;
+use super::options::Options;
 use super::sequences::{Observations, Sequences};
 use warpkov_common::parameters;
 use warpkov_common::random::{below, random, unit};
@@ -90,7 +94,7 @@ fn distribution(random: &mut impl Rng, n: usize) -> Vec<f64> {
 
 /// A random starting point for training, with the shape and the zeros of `model`. Means are randomly chosen
 /// observations, with the means of `model` where components are missing; covariances are diagonal, with the variances of
-/// all observations.
+/// all observations. Channels have the M step of a few random observations for each state, beside all observations as one.
 #[must_use]
 pub fn restart(model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hmm {
     let random = &mut random(seed, stream);
@@ -132,15 +136,49 @@ pub fn restart(model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hm
                 }
             }
         }
+        (Emissions::Channels(channels), Observations::Vectors { .. }) => {
+            redraw_channels(channels, n, sequences, random)
+        }
         // Unreachable: the sequences fit the model.
         _ => {}
     });
     if let Some(segments) = model.segments() {
         let firsts = segments.firsts();
         let of_state: Vec<u32> = segments.of_state().into_iter().map(|i| firsts[i as usize]).collect();
-        restarted.update(|fresh| fresh.emissions = fresh.emissions.of_states(&of_state));
+        restarted.update(|fresh| fresh.emissions = fresh.emissions.of_states(n, &of_state));
     }
     restarted
+}
+
+/// Observations that the parameters of a state are drawn from.
+const DRAWN: usize = 5;
+
+fn redraw_channels(channels: &mut Channels, n: usize, sequences: &Sequences, random: &mut impl Rng) {
+    let (steps, lags) = (sequences.steps(), channels.lags());
+    for channel in &mut channels.list {
+        if let Family::Mixture(mixture) = &mut channel.family {
+            // Equal parts would stay equal.
+            for mean in mixture.means.chunks_exact_mut(channel.columns.len()) {
+                let row = sequences.rows(below(random, steps as u64) as usize, 0);
+                let observed =
+                    mean.iter_mut().zip(&channel.columns).map(|(mean, &column)| (mean, row[column as usize]));
+                observed.filter(|(_, x)| !x.is_nan()).for_each(|(mean, x)| *mean = x);
+            }
+        }
+    }
+    let densities = ChannelDensities::new(n, channels);
+    let mut sums = vec![0.0; n * densities.width()];
+    for at in 0..steps {
+        densities.count(sequences.rows(at, lags), |_| 1.0 / steps as f64, &mut sums);
+    }
+    for state in 0..n {
+        for _ in 0..DRAWN {
+            let rows = sequences.rows(below(random, steps as u64) as usize, lags);
+            densities.count(rows, |j| f64::from(u8::from(j == state)), &mut sums);
+        }
+    }
+    let options = Options::default();
+    maximise_channels(channels, n, &sums, &options, &Spread::new(sequences).floors(options.floor));
 }
 
 /// Redraws the positive entries.

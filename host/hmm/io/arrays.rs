@@ -24,6 +24,9 @@ use warpkov_common::io::binary::{invalid, of_file, within};
 use warpkov_common::io::npy::{self, Tensor};
 use warpkov_common::io::npz::{Archive, Members};
 
+/// Why a model has no such arrays.
+pub const NO_PLACE: &str = "hmmlearn's arrays have no place for channels, expected JSON";
+
 /// A source of named arrays.
 trait Arrays {
     fn has(&self, name: &str) -> bool;
@@ -171,6 +174,7 @@ pub fn write(out: &mut dyn Write, model: &Hmm) -> io::Result<()> {
             };
             archive.add("covariance_type", |out| npy::write_texts(out, &[kind]))?;
         }
+        Emissions::Channels(_) => return Err(invalid(NO_PLACE)),
     }
     let Names { states, symbols, classes } = model.names();
     for (name, texts) in [("states_", states), ("symbols_", symbols), ("classes_", classes)] {

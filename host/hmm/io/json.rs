@@ -7,6 +7,8 @@
 //! | `B` | N rows of V probabilities: state i emits symbol o with `B[i][o]`. Or `B[symbol][state]`, the transpose |
 //! | `means` | instead of B: N rows of D numbers |
 //! | `covariances` | N rows of D variances, or N matrices of D rows |
+//! | `channels` | instead of B: a list of objects, see below |
+//! | `columns` | names of the columns that channels describe; optional |
 //! | `end` | N probabilities; optional |
 //! | `durations` | of each state, null or an object with one key, a [family of durations](Duration); optional |
 //! | `states`, `symbols` | lists of names; optional |
@@ -14,6 +16,11 @@
 //!
 //! With lists of names, objects with names as keys may replace the arrays: `"A": {"hot": {"hot": 0.7, "cold": 0.3}}`.
 //! Their absent entries are 0.
+//!
+//! A [channel](crate::channels) has a `family` and the `columns` that it emits, by number or name. `inputs` are the columns that a regression
+//! depends on, `lags` the number of earlier steps, `trials` that of a multinomial distribution. Parameters have their names in the
+//! documentation of the families, such as `rates`, and one entry for each state: an array of the shape that the documentation says, or a
+//! number in place of an array of one number.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -22,6 +29,7 @@ use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::Error;
+use super::channels::{self, ChannelList, ChannelObject};
 use crate::durations::Duration;
 use crate::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_common::io::json::{Axis, Dense, Fields, Path, Table, Tabular, parse};
@@ -37,6 +45,8 @@ struct Model {
     covariances: Option<Table>,
     end: Option<Table>,
     durations: Option<Durations>,
+    channels: Option<Vec<ChannelObject>>,
+    columns: Option<Vec<String>>,
     names: Names,
 }
 
@@ -107,10 +117,24 @@ const A_TO: &str = "A[to][from]";
 const B_OF: &str = "B[symbol][state]";
 
 impl Fields for Model {
-    const KEYS: &'static [&'static str] =
-        &["pi", "A", "B", A_TO, B_OF, "means", "covariances", "end", "durations", "states", "symbols", "classes"];
+    const KEYS: &'static [&'static str] = &[
+        "pi",
+        "A",
+        "B",
+        A_TO,
+        B_OF,
+        "means",
+        "covariances",
+        "channels",
+        "columns",
+        "end",
+        "durations",
+        "states",
+        "symbols",
+        "classes",
+    ];
     const REQUIRED: usize = 1;
-    const ONE_OF: &'static [&'static [&'static str]] = &[&["A", A_TO], &["B", B_OF, "means"]];
+    const ONE_OF: &'static [&'static [&'static str]] = &[&["A", A_TO], &["B", B_OF, "means", "channels"]];
 
     fn read<'de, 'p, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &'p Path<'p>) -> Result<(), A::Error> {
         let (target, expected) = match key {
@@ -118,6 +142,11 @@ impl Fields for Model {
             "symbols" => return map.next_value().map(|names| self.names.symbols = names),
             "classes" => return map.next_value().map(|names| self.names.classes = names),
             "durations" => return map.next_value().map(|durations| self.durations = Some(durations)),
+            "columns" => return map.next_value().map(|names| self.columns = Some(names)),
+            "channels" => {
+                self.channels = Some(map.next_value_seed(ChannelList(path))?);
+                return Ok(());
+            }
             "pi" => (&mut self.start, "a probability"),
             "A" => (&mut self.transitions, "a probability"),
             "B" => (&mut self.probs, "a probability"),
@@ -135,6 +164,7 @@ impl Fields for Model {
         match (&self.means, &self.covariances) {
             (Some(_), None) => Err("key \"covariances\" is missing, expected it with \"means\""),
             (None, Some(_)) => Err("found \"covariances\" without \"means\""),
+            _ if self.channels.is_none() && self.columns.is_some() => Err("found \"columns\" without \"channels\""),
             _ => Ok(()),
         }
     }
@@ -152,6 +182,7 @@ pub fn read(text: impl Read, file: &str) -> Result<(HmmParts, Option<OfStates>),
 impl Model {
     fn hmm(self) -> Result<HmmParts, String> {
         let Self { start, transitions, transitions_to, probs, probs_of, means, covariances, end, names, .. } = self;
+        let (listed, columns) = (self.channels, self.columns.unwrap_or_default());
         let axis = |kind, names, length| Axis { kind, names, length };
         let states = |length| axis("state", &names.states, length);
         let numbers = |table: Option<Table>, place: &str, axes: &[Axis]| match table {
@@ -170,6 +201,12 @@ impl Model {
         let by_symbol = numbers(probs_of, B_OF, &[symbol, states(n)])?;
         let means = numbers(means, "means", &[states(n), axis("dimension", &[], None)])?;
         let emissions = match (by_state, by_symbol, means, covariances) {
+            (None, None, None, None) if listed.is_some() => Emissions::Channels(channels::channels(
+                listed.unwrap_or_default(),
+                columns,
+                &names.states,
+                start.len(),
+            )?),
             (Some(probs), ..) => Emissions::Categorical { symbols: count(&probs, 1)?, probs: probs.numbers },
             (_, Some(probs), ..) => Emissions::Categorical { symbols: count(&probs, 0)?, probs: transposed(probs) },
             (.., Some(means), Some(covariances)) => {
@@ -213,6 +250,7 @@ pub fn write(out: &mut impl Write, model: &Hmm) -> io::Result<()> {
         list(out, "durations", segments.durations())?;
     }
     match visits.emissions() {
+        Emissions::Channels(channels) => channels::write(out, channels, n)?,
         Emissions::Categorical { symbols, probs } => matrix(out, "B", probs, *symbols as usize)?,
         Emissions::Gaussian { dimensions, means, covariances } => {
             let d = *dimensions as usize;

@@ -1,6 +1,7 @@
 //! File formats of models (JSON, hmmlearn's arrays, UMDHMM's text) and of [`sequences`].
 
 mod arrays;
+mod channels;
 mod json;
 pub mod sequences;
 mod umdhmm;
@@ -99,7 +100,10 @@ fn validated(model: HmmParts, file: String) -> Result<Hmm, Error> {
 /// If it cannot, with the missing feature.
 pub fn holds(format: Format, model: &Hmm) -> Result<(), &'static str> {
     match (format, model.emissions(), model.end()) {
-        (Format::Umdhmm, Emissions::Gaussian { .. }, _) | (Format::Umdhmm, _, Some(_)) => Err(umdhmm::NO_PLACE),
+        (Format::Umdhmm, Emissions::Gaussian { .. } | Emissions::Channels(_), _) | (Format::Umdhmm, _, Some(_)) => {
+            Err(umdhmm::NO_PLACE)
+        }
+        (Format::Npz, Emissions::Channels(_), _) => Err(arrays::NO_PLACE),
         _ => Ok(()),
     }
 }

@@ -1,8 +1,9 @@
 """Hidden Markov models, under the names of hmmlearn.
 
-`CategoricalHMM` emits symbols, and `GaussianHMM` vectors. Both are estimators in the sense of scikit-learn, which need
-not be installed: pipelines, grid search and ``clone`` work. Constructors, methods and attributes are those of hmmlearn
-0.3; the notes of the classes list what differs.
+`CategoricalHMM` emits symbols, `GaussianHMM` vectors, `PoissonHMM` and `MultinomialHMM` counts, `GMMHMM` mixtures of
+normal densities, and `ChannelHMM` rows of counts, bits, durations and numbers. They are estimators in the sense of
+scikit-learn, which need not be installed: pipelines, grid search and ``clone`` work. Constructors, methods and
+attributes are those of hmmlearn 0.3, but for `ChannelHMM`; the notes of the classes list what differs.
 
 With ``pi = startprob_``, ``A = transmat_`` and the probability or density ``b_j(o)`` of an observation in state j, a
 path q and the observations O have the joint probability
@@ -11,9 +12,22 @@ path q and the observations O have the joint probability
 """
 
 from ._categorical import CategoricalHMM
+from ._channels import GMMHMM, ChannelHMM, MultinomialHMM, PoissonHMM
 from ._files import generate, load, save
 from ._filter import Filter
 from ._gaussian import GaussianHMM
 from ._monitor import ConvergenceMonitor
 
-__all__ = ["CategoricalHMM", "ConvergenceMonitor", "Filter", "GaussianHMM", "generate", "load", "save"]
+__all__ = [
+    "CategoricalHMM",
+    "ChannelHMM",
+    "ConvergenceMonitor",
+    "Filter",
+    "GMMHMM",
+    "GaussianHMM",
+    "MultinomialHMM",
+    "PoissonHMM",
+    "generate",
+    "load",
+    "save",
+]

@@ -27,7 +27,7 @@ OnError = Literal["stop", "missing", "restart"]
 _log = logging.getLogger("warpkov.hmm")
 """Where hmmlearn's warnings about `fit` go, under their texts."""
 
-_NAMES = {"s": "startprob_", "t": "transmat_", "e": "emissionprob_", "m": "means_", "c": "covars_"}
+_NAMES = {"s": "startprob_", "t": "transmat_", "e": "emissionprob_", "m": "means_", "c": "covars_", "l": "lambdas_", "w": "weights_"}
 """The attributes that the letters of `init_params` stand for."""
 
 _IMPOSSIBLE = 2**32 - 1
@@ -429,6 +429,7 @@ class BaseHMM:
             "emissions": 0.0,
             "normals": None,
             "constraint": "none",
+            "redraw": None,
             "frozen": [letter not in self.params for letter in self._letters] + [False] * (4 - len(self._letters)),
         }
 
@@ -447,7 +448,7 @@ class BaseHMM:
         self._needs("startprob_", "transmat_")
         n = self.n_components
         start, transitions = shaped(self.startprob_, (n,), "startprob_"), shaped(self.transmat_, (n, n), "transmat_")
-        none = {"symbols": None, "means": None, "variances": None, "covariances": None}
+        none = {"symbols": None, "means": None, "variances": None, "covariances": None, "channels": None}
         return {"start": start, "transitions": transitions, **none}
 
     def _initialise(self, X: np.ndarray, random: np.random.Generator) -> None:

@@ -11,6 +11,7 @@ from .. import _warpkov
 from .._process import words
 from ._base import BaseHMM
 from ._categorical import CategoricalHMM
+from ._channels import ChannelHMM
 from ._gaussian import GaussianHMM
 
 Path = Union[str, "os.PathLike[str]"]
@@ -39,21 +40,28 @@ def generate(family: str, **parameters: Any) -> CategoricalHMM | GaussianHMM:
     >>> hmm.generate("left_right", states=4, jump=2, symbols=8, seed=1).n_components
     4
     """
-    return _model(*_warpkov.hmm_generate(words(family, parameters)))
+    model: CategoricalHMM | GaussianHMM = _model(*_warpkov.hmm_generate(words(family, parameters)))  # type: ignore[assignment]
+    return model
 
 
-def _model(found: dict[str, Any], kind: str | None) -> CategoricalHMM | GaussianHMM:
+def _model(found: dict[str, Any], kind: str | None) -> CategoricalHMM | GaussianHMM | ChannelHMM:
     arrays = {name: np.asarray(numbers) for name, numbers in found.items()}
     states = arrays["start"].size
+    model: Any
+    if kind == "channels":
+        model = ChannelHMM(states)
+        model._update(arrays)
+        model.channels = model.channels_
+        return model  # type: ignore[no-any-return]
     model = CategoricalHMM(states) if kind is None else GaussianHMM(states, kind)  # type: ignore[arg-type]
     model._update(arrays)
     return model
 
 
-def load(path: Path, *, format: str | None = None) -> CategoricalHMM | GaussianHMM:
+def load(path: Path, *, format: str | None = None) -> CategoricalHMM | GaussianHMM | ChannelHMM:
     """Read a model from a file, or from a folder of hmmlearn's arrays.
 
-    Names of states and symbols are left out. Each step of a duration becomes a state, which `fit` takes for any other.
+    Names of states, symbols and columns are left out. Each step of a duration becomes a state, which `fit` takes for any other.
 
     Parameters
     ----------
@@ -64,7 +72,7 @@ def load(path: Path, *, format: str | None = None) -> CategoricalHMM | GaussianH
 
     Returns
     -------
-    CategoricalHMM or GaussianHMM
+    CategoricalHMM, GaussianHMM or ChannelHMM
         The model, with the covariance type "diag" or "full".
 
     Raises
@@ -80,7 +88,7 @@ def save(model: BaseHMM, path: Path, *, format: str | None = None) -> None:
 
     Parameters
     ----------
-    model : CategoricalHMM or GaussianHMM
+    model : CategoricalHMM, GaussianHMM, ChannelHMM or PoissonHMM
         The model. Covariances of the types "spherical" and "tied" are written in full for each state.
     path : str or path
         The file.

@@ -138,6 +138,7 @@ pub fn in_logarithms(model: &Hmm, sequences: &Sequences) -> Said {
                 let zeros = || vec![0.0; means.len()];
                 Statistics::Gaussian { weights: vec![0.0; n], sums: zeros(), squares: zeros() }
             }
+            Emissions::Channels(_) => panic!("channels"),
         },
     };
     let mut posteriors = vec![0.0; sequences.steps() * n];

@@ -152,6 +152,7 @@ pub fn with_doubt(model: &Hmm) -> Hmm {
                 Covariances::Full(x) => Covariances::Full(again(x)),
             },
         },
+        Emissions::Channels(_) => panic!("channels"),
     };
     let end = model.end().map(|end| [end, &[0.0]].concat());
     HmmParts { start: [model.start(), &[0.0]].concat(), transitions, end, emissions, names: Names::default() }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::backends::cpu::channels::ChannelDensities;
 use crate::backends::cpu::exp::exp;
 use crate::backends::cpu::limits::Limits;
 use crate::backends::cpu::product::{LANES, Registers, by_lanes, fold, one_by_one, stride};
@@ -20,6 +21,8 @@ pub enum Emitter<T> {
     Table { probs: Vec<T>, scales: Vec<i32> },
     /// Normal densities, computed per observation.
     Densities(Densities),
+    /// Densities of channels, computed per observation.
+    Channels(ChannelDensities),
 }
 
 /// Scratch memory for a row that is computed, not read from a table.
@@ -95,6 +98,7 @@ impl<T: Precise> Emitter<T> {
             Emissions::Gaussian { dimensions, means, covariances } => {
                 Self::Densities(Densities::new(model.start().len(), *dimensions as usize, means, covariances))
             }
+            Emissions::Channels(channels) => Self::Channels(ChannelDensities::new(model.start().len(), channels)),
         }
     }
 
@@ -114,10 +118,8 @@ impl<T: Precise> Emitter<T> {
                 let row = scratch.restricted(&probs[symbol * stride..][..stride], seen.state(at), T::ZERO);
                 (row, Scaled { exponent: scales[symbol], log: 0.0 })
             }
-            (Self::Densities(densities), Observations::Vectors { dimensions, values }) => {
-                let d = *dimensions as usize;
-                densities.logs(&values[at * d..][..d], &mut scratch.exact, &mut scratch.scaled);
-                restrict(&mut scratch.exact, seen.state(at), f64::NEG_INFINITY);
+            (Self::Densities(_) | Self::Channels(_), _) => {
+                self.logs(seen, at, scratch);
                 let log = match scale {
                     Scale::Known(log) => log,
                     Scale::Largest(needed) => {
@@ -145,6 +147,20 @@ impl<T: Precise> Emitter<T> {
         }
     }
 
+    /// ln bⱼ(x) of observation `at`, as the exact numbers of `scratch`.
+    #[inline(always)]
+    fn logs(&self, seen: &Sequences, at: usize, scratch: &mut Row<T>) {
+        match (self, seen.observations()) {
+            (Self::Densities(densities), Observations::Vectors { dimensions, values }) => {
+                let d = *dimensions as usize;
+                densities.logs(&values[at * d..][..d], &mut scratch.exact, &mut scratch.scaled);
+            }
+            (Self::Channels(densities), _) => densities.logs(densities.rows(seen, at), &mut scratch.exact),
+            _ => {}
+        }
+        restrict(&mut scratch.exact, seen.state(at), f64::NEG_INFINITY);
+    }
+
     /// Multiplies `product` by bⱼ(o) of observation `at` and state j, unscaled and in `f64`.
     pub fn emit(&self, model: &Hmm, seen: &Sequences, at: usize, state: usize, product: &mut LogProduct) {
         match (self, seen.observations(), model.emissions()) {
@@ -152,6 +168,7 @@ impl<T: Precise> Emitter<T> {
                 let d = *dimensions as usize;
                 product.times_exp(densities.log(&values[at * d..][..d], state));
             }
+            (Self::Channels(densities), ..) => product.times_exp(densities.log(densities.rows(seen, at), state)),
             (_, Observations::Symbols(seen), Emissions::Categorical { symbols, probs }) => {
                 product.times(probs[state * *symbols as usize + seen[at] as usize]);
             }
@@ -164,10 +181,8 @@ impl<T: Precise> Emitter<T> {
     pub fn log_row<'r>(&self, table: &'r [T], seen: &Sequences, at: usize, scratch: &'r mut Row<T>) -> &'r [T] {
         let stride = scratch.row.len();
         match (self, seen.observations()) {
-            (Self::Densities(densities), Observations::Vectors { dimensions, values }) => {
-                let d = *dimensions as usize;
-                densities.logs(&values[at * d..][..d], &mut scratch.exact, &mut scratch.scaled);
-                restrict(&mut scratch.exact, seen.state(at), f64::NEG_INFINITY);
+            (Self::Densities(_) | Self::Channels(_), _) => {
+                self.logs(seen, at, scratch);
                 for (target, &log) in scratch.row.iter_mut().zip(&scratch.exact) {
                     *target = T::from_f64(log);
                 }
@@ -194,7 +209,7 @@ fn largest<T: Precise>(logs: &[f64], needed: &[T]) -> f64 {
     fold(most, f64::max)
 }
 
-/// ln bⱼ(o), one row per symbol; empty for Gaussian emissions.
+/// ln bⱼ(o), one row per symbol; empty for vectors.
 pub fn log_table<T: Precise>(model: &Hmm) -> Vec<T> {
     let Emissions::Categorical { symbols, probs } = model.emissions() else { return Vec::new() };
     let (n, stride, symbols) = (model.start().len(), stride(model.start().len()), *symbols as usize);

@@ -20,6 +20,7 @@ use crate::sequences::Sequences;
 use warpkov_runtime::Precise;
 
 mod chain;
+mod channels;
 mod emissions;
 mod exp;
 mod limits;
@@ -31,6 +32,7 @@ mod statistics;
 mod sweeps;
 mod wide;
 
+pub(crate) use channels::ChannelDensities;
 pub(crate) use emissions::{Completion, Densities, is_partial, restrict};
 pub use wide::Exact;
 

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::backend::{Expected, Statistics};
+use crate::backend::{Expected, Statistics, sums_of_channels};
 use crate::backends::cpu::Group;
 use crate::backends::cpu::chain::Chain;
 use crate::backends::cpu::emissions::{Completion, Densities, Emitter, is_partial};
@@ -31,6 +31,8 @@ pub enum Counts {
     /// One row of Σ γ, D rows of Σ γ (x − μ), and the rows of Σ γ (x − μ)(x − μ)ᵀ: D diagonal entries, or the
     /// D (D + 1) / 2 entries of the lower triangle where `full` is set.
     Moments { weights: Vec<f64>, sums: Vec<f64>, squares: Vec<f64>, full: bool },
+    /// [Sums](crate::backend::Statistics::Channels) of channels, one row per state.
+    Channels(Vec<f64>),
 }
 
 /// sums += x.
@@ -42,6 +44,7 @@ pub fn add<T: Precise>(sums: &mut [f64], x: &[T]) {
 impl Counts {
     fn new(model: &Hmm, stride: usize) -> Self {
         match model.emissions() {
+            Emissions::Channels(channels) => Self::Channels(vec![0.0; sums_of_channels(channels, model)]),
             Emissions::Categorical { symbols, .. } => Self::Symbols(vec![0.0; *symbols as usize * stride]),
             Emissions::Gaussian { dimensions, covariances, .. } => {
                 let d = *dimensions as usize;
@@ -87,6 +90,9 @@ impl Counts {
                     }
                 }
             }
+            (Self::Channels(sums), _, Emitter::Channels(densities)) => {
+                densities.count(densities.rows(seen, at), |state| gamma[state].to_f64(), sums);
+            }
             // Unreachable: `set_models` asserts that the sequences fit the model.
             _ => {}
         }
@@ -94,14 +100,14 @@ impl Counts {
 
     fn rows(&self) -> Vec<&[f64]> {
         match self {
-            Self::Symbols(counts) => vec![counts],
+            Self::Symbols(sums) | Self::Channels(sums) => vec![sums],
             Self::Moments { weights, sums, squares, .. } => vec![weights, sums, squares],
         }
     }
 
     fn rows_mut(&mut self) -> Vec<&mut [f64]> {
         match self {
-            Self::Symbols(counts) => vec![counts],
+            Self::Symbols(sums) | Self::Channels(sums) => vec![sums],
             Self::Moments { weights, sums, squares, .. } => vec![weights, sums, squares],
         }
     }
@@ -113,6 +119,7 @@ impl Counts {
         };
         match self {
             Self::Symbols(counts) => Statistics::Categorical(transposed(counts)),
+            Self::Channels(sums) => Statistics::Channels(sums.clone()),
             Self::Moments { weights, sums, squares, full } => Statistics::Gaussian {
                 weights: weights[..n].to_vec(),
                 sums: transposed(sums),
@@ -212,6 +219,7 @@ impl Sums {
         let kinds = match chain.model.emissions() {
             Emissions::Categorical { symbols, .. } => *symbols as usize,
             Emissions::Gaussian { dimensions, .. } => (*dimensions as usize + 1).pow(2),
+            Emissions::Channels(channels) => sums_of_channels(channels, &chain.model) / chain.n,
         };
         (chain.n + kinds + 2) * chain.stride * size_of::<f64>()
     }

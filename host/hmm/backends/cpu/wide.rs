@@ -18,6 +18,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::OnceLock;
 
 use crate::backend::{Expected, Statistics};
+use crate::backends::cpu::channels::ChannelDensities;
 use crate::backends::cpu::emissions::{Completion, Densities, is_partial, restrict};
 use crate::backends::cpu::limits::power;
 use crate::backends::cpu::product::{Panels, SumProduct, multiply, stride};
@@ -285,6 +286,7 @@ enum Emitter {
     /// One row per symbol.
     Table(Vec<Row>),
     Densities(Box<Densities>),
+    Channels(ChannelDensities),
 }
 
 /// The recursions under one model, exact up to rounding. Results do not depend on the number of cores.
@@ -339,6 +341,7 @@ impl<'m> Exact<'m> {
             Emissions::Gaussian { dimensions, means, covariances } => {
                 Emitter::Densities(Box::new(Densities::new(n, *dimensions as usize, means, covariances)))
             }
+            Emissions::Channels(channels) => Emitter::Channels(ChannelDensities::new(n, channels)),
         };
         Self {
             model,
@@ -423,7 +426,7 @@ impl<'m> Exact<'m> {
                     if t + 1 == range.len() {
                         add(end);
                     }
-                    self.count(emissions, sequences.observations(), range.start + t, gamma);
+                    self.count(emissions, sequences, range.start + t, gamma);
                 };
                 let weight = sequences.weight(sequence as usize);
                 let prob = self.forward_backward(sequences, sequence as usize, weight, Some(transitions), show);
@@ -446,9 +449,13 @@ impl<'m> Exact<'m> {
     fn emit(&self, seen: &Sequences, at: usize, wanted: &Row, scratch: &mut Row, logs: &mut [f64], y: &mut [f64]) {
         match (&self.emitter, seen.observations()) {
             (Emitter::Table(rows), Observations::Symbols(symbols)) => scratch.copy_from(&rows[symbols[at] as usize]),
-            (Emitter::Densities(densities), Observations::Vectors { dimensions, values }) => {
+            (Emitter::Densities(_) | Emitter::Channels(_), Observations::Vectors { dimensions, values }) => {
                 let d = *dimensions as usize;
-                densities.logs(&values[at * d..][..d], logs, y);
+                match &self.emitter {
+                    Emitter::Densities(densities) => densities.logs(&values[at * d..][..d], logs, y),
+                    Emitter::Channels(densities) => densities.logs(densities.rows(seen, at), logs),
+                    Emitter::Table(_) => {}
+                }
                 for (j, &log) in logs[..self.n].iter().enumerate() {
                     scratch.set(j, if wanted.m[j] > 0.0 { Number::exp(log) } else { Number::ZERO });
                 }
@@ -591,8 +598,12 @@ impl<'m> Exact<'m> {
     }
 
     /// Adds γ of observation `at` to the emission statistics.
-    fn count(&self, emissions: &mut Statistics, seen: &Observations, at: usize, gamma: &[f64]) {
+    fn count(&self, emissions: &mut Statistics, sequences: &Sequences, at: usize, gamma: &[f64]) {
+        let seen = sequences.observations();
         match (emissions, seen, &self.emitter) {
+            (Statistics::Channels(sums), _, Emitter::Channels(densities)) => {
+                densities.count(densities.rows(sequences, at), |state| gamma[state], sums);
+            }
             (
                 Statistics::Gaussian { weights, sums, squares },
                 Observations::Vectors { dimensions, values },

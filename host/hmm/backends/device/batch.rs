@@ -16,6 +16,7 @@ use warpkov_kernels::primitives::sum::{sum_parts, sum_threads};
 
 use crate::backend::{Decoded, Expected, Recursions, Statistics, Stored, fit};
 use crate::backends::cpu::Exact;
+use crate::backends::device::channels;
 use crate::backends::device::chunks::Chunks;
 use crate::backends::device::gaussian::{Gaussians, Partial, partial, states, vectors};
 use crate::backends::device::known::KnownStates;
@@ -84,8 +85,8 @@ impl Default for Limits {
 ///
 /// [Doubtful](warpkov_kernels::hmm) sequences, for which underflow may change a result, are recomputed on the device
 /// with the [exact recursions](warpkov_kernels::hmm::wide); for models of more than 1024 states, and
-/// if vectors have missing components or known states, on the [host](Exact). Densities and moments of vectors with missing
-/// components come from the host, too. The host takes the M step if states of symbols are known, and if sequences have weights;
+/// if vectors have missing components, known states or channels, on the [host](Exact). Densities and moments of vectors with missing
+/// components and of channels come from the host, too. The host takes the M step if states of symbols are known, and if sequences have weights;
 /// it then recomputes the doubtful ones.
 ///
 /// The results of a sequence have the same bits in any batch and for any [`Limits::trellis`]. [`Limits::chunks`]
@@ -148,8 +149,10 @@ struct Set<T: Precise> {
     logs: Option<Models<T>>,
     /// The forward recursion by slices, prepared for the first [`Batch::score`] with this method.
     slices: Option<Slices<T>>,
-    /// Gaussian emissions.
+    /// Gaussian emissions, and those of channels.
     gaussians: Option<Gaussians>,
+    /// Sums of the channels of each model after the last [`Batch::count`].
+    channel_sums: Vec<Vec<f64>>,
     /// ln densities, until `logs` takes them.
     log_table: Option<AnyBuffer<T>>,
 }
@@ -414,6 +417,7 @@ impl<'d, T: Precise> Batch<'d, T> {
         work.counts.sums.at_least(device, count * len)?;
         work.counts.moment_parts.at_least(device, count * moment_splits as usize * moments_len)?;
         work.counts.moments.at_least(device, count * moments_len)?;
+        let mut channel_sums = channels::no_sums(&set.hosts);
         // The moments of vectors with missing components.
         let mut completed = vec![0.0; if partial.is_empty() { 0 } else { count * moments_len }];
         sweep(&launch, work, wanted, &windows, capacity, &weights, |work, back, w| {
@@ -421,7 +425,10 @@ impl<'d, T: Precise> Batch<'d, T> {
                 return Ok(());
             }
             let Work { trellis, counts, .. } = work;
-            if let Some(gaussians) = &set.gaussians {
+            if let Some(gaussians) = set.gaussians.as_ref().filter(|gaussians| gaussians.channels.is_some()) {
+                let (packed, gamma) = ((launch.packing, sequences), trellis.gamma.get());
+                gaussians.count_channels(device, packed, stride, back, gamma, &mut channel_sums)?;
+            } else if let Some(gaussians) = &set.gaussians {
                 let gamma = trellis.gamma.get();
                 let rest = gaussians.complete(device, &set.hosts, stride, back, partial, gamma, &mut completed)?;
                 gaussians.count(
@@ -455,6 +462,7 @@ impl<'d, T: Precise> Batch<'d, T> {
         }
         if let Some(set) = &mut self.set {
             set.has_counts = true;
+            set.channel_sums = channel_sums;
             set.missing.clear();
         }
         Ok(())
@@ -540,7 +548,8 @@ impl<'d, T: Precise> Batch<'d, T> {
         self.refresh()?;
         let set = self.set.as_ref().ok_or(NO_MODELS)?;
         let sequences = self.sequences;
-        let restricted = set.gaussians.is_some() && !sequences.states().is_empty();
+        let of_channels = set.gaussians.as_ref().is_some_and(|gaussians| gaussians.channels.is_some());
+        let restricted = of_channels || set.gaussians.is_some() && !sequences.states().is_empty();
         let on_device = sequences.partial() == 0 && !restricted && sequences.weights().is_empty();
         let found = if set.states <= wide::STATES && on_device {
             let recomputation = Recomputation {
@@ -603,6 +612,9 @@ impl<'d, T: Precise> Batch<'d, T> {
                 transitions: xi.collect(),
                 end: row(places.end).to_vec(),
                 emissions: match &set.gaussians {
+                    Some(gaussians) if gaussians.channels.is_some() => {
+                        Statistics::Channels(set.channel_sums[k].clone())
+                    }
                     Some(gaussians) => gaussians.statistics(&moments[k * moments_len..], n, stride),
                     None => Statistics::Categorical(by_symbol.collect()),
                 },
@@ -807,12 +819,13 @@ impl<T: Precise> Recursions for Batch<'_, T> {
             logs: None,
             slices: None,
             gaussians: None,
+            channel_sums: Vec::new(),
             log_table: None,
         };
-        let Self { device, packing, chunks, lengths, base, vectors, states, partial, .. } = self;
+        let Self { device, sequences, packing, chunks, lengths, base, vectors, states, partial, .. } = self;
         let lengths = chunks.as_ref().map_or(&*lengths, |chunks| &chunks.on_device.lengths);
         if let Some((gaussians, tables)) =
-            Gaussians::new(device, models, stride, packing, lengths, base, vectors, states, partial)?
+            Gaussians::new(device, models, sequences, stride, packing, lengths, base, vectors, states, partial)?
         {
             set.symbols = packing.rows();
             set.models.table = tables.table;

@@ -12,10 +12,10 @@ use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 use warpkov_device::launch::{Buffer, Device, Dim3, Shape};
 use warpkov_kernels::hmm::gaussian::{GaussiansArgs, THREADS, densities, moments, moments_len, sum_shifts};
 use warpkov_kernels::hmm::model::Split;
-use warpkov_kernels::hmm::{normal, power};
 
 use crate::backend::Statistics;
-use crate::backends::cpu::{Completion, Densities, is_partial, restrict};
+use crate::backends::cpu::{ChannelDensities, Completion, Densities, is_partial, restrict};
+use crate::backends::device::channels;
 use crate::backends::device::launch::Launch;
 use crate::backends::device::packing::Packing;
 use crate::backends::device::variant::Back;
@@ -76,6 +76,8 @@ pub struct Gaussians {
     mean: AnyBuffer<f64>,
     inverse: AnyBuffer<f64>,
     constant: AnyBuffer<f64>,
+    /// The densities of each model, if it has channels; the buffers before are then empty.
+    pub channels: Option<Vec<ChannelDensities>>,
     /// Logarithm of the scale that divides the densities of each row.
     shift: AnyBuffer<f64>,
     /// Sum of `shift` over each sequence.
@@ -108,6 +110,7 @@ impl Gaussians {
     pub fn new<T: Precise>(
         device: &AnyDevice,
         models: &[Hmm],
+        sequences: &Sequences,
         stride: usize,
         packing: &Packing,
         lengths: &AnyBuffer<u32>,
@@ -116,6 +119,10 @@ impl Gaussians {
         states: &AnyBuffer<u32>,
         partial: &[Partial],
     ) -> Result<Option<(Self, Tables<T>)>, DeviceError> {
+        if let Some(densities) = channels::prepared(models).filter(|densities| !densities.is_empty()) {
+            let states = models[0].start().len();
+            return Self::of_channels(device, densities, states, stride, (packing, sequences), lengths, base).map(Some);
+        }
         let Some(Emissions::Gaussian { dimensions, covariances, .. }) = models.first().map(|model| model.emissions())
         else {
             return Ok(None);
@@ -152,6 +159,7 @@ impl Gaussians {
         let mut this = Self {
             dimensions: d,
             full,
+            channels: None,
             mean: device.upload(&mean)?,
             inverse: device.upload(&inverse)?,
             constant: device.upload(&constant)?,
@@ -184,10 +192,67 @@ impl Gaussians {
                 &mut this.shift,
             )?;
             this.marginalise(device, models, stride, partial, &mut tables)?;
-            let shape = shape(sequences, 32);
-            sum_shifts(device, shape, packing.rows(), lengths, base, &this.shift, &mut this.shifts)?;
         }
+        this.sum_shifts(device, count, packing, lengths, base)?;
         Ok(Some((this, tables)))
+    }
+
+    /// Uploads tables of the densities of channels.
+    fn of_channels<T: Precise>(
+        device: &AnyDevice,
+        densities: Vec<ChannelDensities>,
+        states: usize,
+        stride: usize,
+        (packing, sequences): (&Packing, &Sequences),
+        lengths: &AnyBuffer<u32>,
+        base: &AnyBuffer<u32>,
+    ) -> Result<(Self, Tables<T>), DeviceError> {
+        let (probs, logs, shifts) = channels::tables::<T>(&densities, states, stride, packing, sequences);
+        let count = densities.len();
+        let mut this = Self {
+            dimensions: 0,
+            full: false,
+            mean: device.zeros(0)?,
+            inverse: device.zeros(0)?,
+            constant: device.zeros(0)?,
+            channels: Some(densities),
+            shift: device.upload(&shifts)?,
+            shifts: device.zeros(count * packing.lengths.len())?,
+        };
+        this.sum_shifts(device, count, packing, lengths, base)?;
+        Ok((this, Tables { table: device.upload(&probs)?, log_table: device.upload(&logs)? }))
+    }
+
+    /// Launches the sums of the shifts of each sequence under `count` models.
+    fn sum_shifts(
+        &mut self,
+        device: &AnyDevice,
+        count: usize,
+        packing: &Packing,
+        lengths: &AnyBuffer<u32>,
+        base: &AnyBuffer<u32>,
+    ) -> Result<(), DeviceError> {
+        let shape = Shape::new(Dim3 { x: packing.lengths.len() as u32, y: count as u32, z: 1 }, 32);
+        // SAFETY: `shift` has an element for each model and row of the packing, `shifts` one for each model and sequence.
+        unsafe { sum_shifts(device, shape, packing.rows(), lengths, base, &self.shift, &mut self.shifts) }
+    }
+
+    /// Adds the posteriors of a window to the sums of each model of channels, in rows of `stride` posteriors.
+    pub fn count_channels<T: Precise>(
+        &self,
+        device: &AnyDevice,
+        packed: (&Packing, &Sequences),
+        stride: usize,
+        Back { window, capacity, .. }: &Back<'_>,
+        gamma: &AnyBuffer<T>,
+        sums: &mut [Vec<f64>],
+    ) -> Result<(), DeviceError> {
+        let all = device.to_vec(gamma)?;
+        let each = self.channels.iter().flatten().zip(all.chunks_exact(*capacity as usize * stride)).zip(sums);
+        for ((densities, gamma), sums) in each {
+            channels::count(densities, packed, window.rows.clone(), gamma, stride, sums);
+        }
+        Ok(())
     }
 
     /// Replaces the rows of vectors with missing components by their marginal densities.
@@ -219,15 +284,8 @@ impl Gaussians {
             let found: Vec<Vec<f64>> = partial.par_iter().map(of_row).collect();
             for (Partial { row, .. }, found) in partial.iter().zip(found) {
                 let at = k * rows + *row as usize;
-                let largest = found.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let largest = if largest > f64::NEG_INFINITY { largest } else { 0.0 };
-                shifts[at] = largest;
-                for (j, log) in found.into_iter().enumerate() {
-                    // As the kernel does.
-                    let least = if log > f64::NEG_INFINITY { power(normal(T::WIDE)) } else { 0.0 };
-                    logs[at * stride + j] = T::from_f64(log);
-                    probs[at * stride + j] = T::from_f64((log - largest).exp().max(least));
-                }
+                let row = at * stride..(at + 1) * stride;
+                shifts[at] = channels::write_row(&found, &mut probs[row.clone()], &mut logs[row]);
             }
         }
         device.write(table, &probs)?;
@@ -292,9 +350,9 @@ impl Gaussians {
         }
     }
 
-    /// Number of moments per state.
+    /// Number of moments per state; 0 for channels.
     pub fn moments_len(&self) -> usize {
-        moments_len(self.dimensions, self.full)
+        if self.channels.is_some() { 0 } else { moments_len(self.dimensions, self.full) }
     }
 
     /// Launches the sums of the moments of a window after its backward recursion, in `splits` parts. `gamma` is that of the

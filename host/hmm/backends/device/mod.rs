@@ -13,6 +13,7 @@
 
 mod batch;
 mod block;
+mod channels;
 mod chunks;
 mod gaussian;
 mod known;

@@ -78,7 +78,7 @@ impl<T: Precise> Models<T> {
             transposed: padded(stride, n, entry, &|model, i, j| model.transitions()[j * n + i])?,
             table: padded(symbols, symbols, normal, &|model, v, j| match model.emissions() {
                 Emissions::Categorical { probs, .. } => probs[j * symbols + v],
-                Emissions::Gaussian { .. } => outside,
+                Emissions::Gaussian { .. } | Emissions::Channels(_) => outside,
             })?,
         })
     }
@@ -161,8 +161,5 @@ fn fill<T: Precise>(
 
 /// V, or 0 for Gaussian emissions.
 pub fn symbols(model: &Hmm) -> usize {
-    match model.emissions() {
-        Emissions::Categorical { symbols, .. } => *symbols as usize,
-        Emissions::Gaussian { .. } => 0,
-    }
+    model.emissions().symbols() as usize
 }

@@ -157,7 +157,7 @@ fn least(model: &Hmm, wide: bool) -> f64 {
     let least_of = |probs: &[f64]| probs.iter().copied().filter(|&prob| prob > 0.0).fold(1.0, f64::min);
     let emissions = match model.emissions() {
         Emissions::Categorical { probs, .. } => least_of(probs),
-        Emissions::Gaussian { .. } => return f64::INFINITY,
+        Emissions::Gaussian { .. } | Emissions::Channels(_) => return f64::INFINITY,
     };
     let transitions = least_of(model.transitions()).min(least_of(model.end().unwrap_or_default()));
     let raised = least_of(model.start()).min(emissions) < power(normal(wide)) || transitions < power(entry(wide));

@@ -179,7 +179,7 @@ impl<'a> Uploads<'a> {
             let (row, j) = (at / n, at % n);
             match models[row / symbols].emissions() {
                 Emissions::Categorical { probs, .. } => probs[j * symbols + row % symbols],
-                Emissions::Gaussian { .. } => 0.0,
+                Emissions::Gaussian { .. } | Emissions::Channels(_) => 0.0,
             }
         })))?;
         let own = device.upload(&doubtful.iter().map(|doubtful| doubtful.model as u32).collect::<Vec<_>>())?;

@@ -44,7 +44,8 @@ choice! {
 pub struct Table {
     /// Whether the first row is a header.
     pub header: Header,
-    /// The observed columns: one for a symbol, or those of a vector in order. If empty, all columns except the ids.
+    /// The observed columns: one for a symbol, or those of a vector in order. If empty, the columns that the model names if the first row has
+    /// all of them, or else all columns except the ids.
     pub columns: Vec<String>,
     /// The column of ids. If `None`, the first column if its name is `sequence`, else no column.
     pub id: Option<String>,
@@ -192,7 +193,9 @@ impl Columns {
         let number = |text: &str| integer(text.as_bytes()).filter(|number| (1..=width as u64).contains(number));
         let of_number = |text: &str| number(text).map(|number| number as usize - 1);
         let called = |text: &str| first.iter().position(|name| name.trim_ascii() == text.as_bytes());
-        let asked = || table.columns.iter().chain(&table.id);
+        let named = table.header != Header::No && alphabet.columns.iter().all(|name| called(name).is_some());
+        let wanted = if table.columns.is_empty() && named { alphabet.columns } else { &table.columns[..] };
+        let asked = || wanted.iter().chain(&table.id);
         let by_name = asked().any(|text| of_number(text).is_none() && called(text).is_some());
         let is_id = table.id.is_none() && first[0].trim_ascii().eq_ignore_ascii_case(ID);
         let find = |text: &String, header: bool| match called(text).filter(|_| header) {
@@ -215,7 +218,7 @@ impl Columns {
                 Some(text) => Some(find(text, header)?),
                 None => (header && is_id).then_some(0),
             };
-            let observed: Vec<usize> = match &table.columns[..] {
+            let observed: Vec<usize> = match wanted {
                 [] => (0..width).filter(|&at| Some(at) != id).collect(),
                 columns => columns.iter().map(|text| find(text, header)).collect::<Result<_, _>>()?,
             };
@@ -245,7 +248,7 @@ impl Columns {
         let (id, observed) = resolve(header)?;
         let expected = alphabet.dimensions.unwrap_or(1);
         if observed.len() != expected {
-            let (of, choose) = match &table.columns[..] {
+            let (of, choose) = match wanted {
                 [] if id.is_some() => (" beside the ids", " (option columns selects them)"),
                 [] => ("", " (option columns selects them)"),
                 _ => (" named", ""),
@@ -370,8 +373,12 @@ pub fn write(out: &mut impl Write, sequences: &Sequences, model: &Hmm) -> io::Re
         Observations::Symbols(_) => out.text("sequence,symbol\n")?,
         Observations::Vectors { dimensions, .. } => {
             out.text("sequence")?;
-            for k in 1..=*dimensions {
-                write!(out, ",x{k}")?;
+            let names = super::column_names(model);
+            for k in 0..*dimensions as usize {
+                match names.get(k) {
+                    Some(name) => write!(out, ",{}", field(name))?,
+                    None => write!(out, ",x{}", k + 1)?,
+                }
             }
             out.text("\n")?;
         }

@@ -161,7 +161,7 @@ pub fn holds(format: Format, model: &Hmm, several: bool) -> io::Result<()> {
         (Format::Fasta, _) => fasta::holds(model),
         (Format::Umdhmm, Emissions::Categorical { .. }) if !several => Ok(()),
         (Format::Umdhmm, _) => Err(no_place(umdhmm::NO_PLACE.to_owned())),
-        (Format::Lines, Emissions::Gaussian { dimensions: 2.., .. }) => Err(no_place(lines::NO_PLACE.to_owned())),
+        (Format::Lines, emissions) if emissions.dimensions() > Some(1) => Err(no_place(lines::NO_PLACE.to_owned())),
         _ => Ok(()),
     }
 }
@@ -208,6 +208,11 @@ pub fn write_to(writer: impl Write, format: Format, sequences: &Sequences, model
     out.flush()
 }
 
+/// The names of the components of a model's vectors; empty if they have none.
+fn column_names(model: &Hmm) -> &[String] {
+    if let Emissions::Channels(channels) = model.emissions() { &channels.names } else { &[] }
+}
+
 /// The texts that a reader accepts as observations of a model, or as its states.
 #[derive(Clone)]
 struct Alphabet<'m> {
@@ -218,6 +223,8 @@ struct Alphabet<'m> {
     /// V, or 0 for vectors.
     symbols: u32,
     names: &'m [String],
+    /// The names of the components of vectors; empty if they have none.
+    columns: &'m [String],
     /// Symbol number of each name.
     numbers: HashMap<&'m [u8], u32>,
     /// Treatment of missing observations.
@@ -226,20 +233,19 @@ struct Alphabet<'m> {
 
 impl<'m> Alphabet<'m> {
     fn new(model: &'m Hmm, missing: Missing) -> Self {
-        let (dimensions, symbols) = match model.emissions() {
-            Emissions::Categorical { symbols, .. } => (None, *symbols),
-            Emissions::Gaussian { dimensions, .. } => (Some(*dimensions as usize), 0),
-        };
+        let dimensions = model.emissions().dimensions().map(|d| d as usize);
+        let symbols = model.emissions().symbols();
         let names = &model.names().symbols[..];
         let numbers = names.iter().map(String::as_bytes).zip(0..).collect();
-        Self { what: "symbol", dimensions, symbols, names, numbers, missing }
+        let columns = column_names(model);
+        Self { what: "symbol", dimensions, symbols, names, columns, numbers, missing }
     }
 
     /// The states of a model as symbols.
     fn of_states(model: &'m Hmm, missing: Missing) -> Self {
         let names = &model.names().states[..];
         let numbers = names.iter().map(String::as_bytes).zip(0..).collect();
-        Self { what: "state", dimensions: None, symbols: model.states(), names, numbers, missing }
+        Self { what: "state", dimensions: None, symbols: model.states(), names, columns: &[], numbers, missing }
     }
 
     /// The symbol with this name, or with this number in a model without symbol names.

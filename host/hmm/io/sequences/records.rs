@@ -179,11 +179,7 @@ impl Read {
     /// Applies the treatment of missing observations and checks that the model emits the sequences.
     pub fn settled(mut self, missing: Missing, file: &str, model: &Hmm) -> Result<Records, Error> {
         let invalid = |source| invalid(file)(source);
-        let symbols = match model.emissions() {
-            Emissions::Categorical { symbols, .. } => *symbols,
-            Emissions::Gaussian { .. } => 0,
-        };
-        self.check_symbols(missing, symbols).map_err(invalid)?;
+        self.check_symbols(missing, model.emissions().symbols()).map_err(invalid)?;
         let lost: Vec<bool> = match missing {
             Missing::Refuse => Vec::new(),
             _ => (0..self.len() as usize).map(|at| self.is_missing(at)).collect(),
@@ -191,7 +187,7 @@ impl Read {
         let count = lost.iter().filter(|lost| **lost).count();
         let (mut starts, mut positions) = (Vec::new(), Vec::new());
         match missing {
-            Missing::Marginalise => self.marginalise(count, symbols, file),
+            Missing::Marginalise => self.marginalise(count, model.emissions().symbols(), file),
             Missing::Split | Missing::Skip if count > 0 => {
                 (starts, positions) = self.cut(&lost, missing == Missing::Split, file);
             }

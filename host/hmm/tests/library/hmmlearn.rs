@@ -51,6 +51,7 @@ fn observed(case: &Value, model: &Hmm) -> Sequences {
     let observations = match model.emissions() {
         Emissions::Categorical { .. } => Observations::Symbols(values.iter().map(|&symbol| symbol as u32).collect()),
         Emissions::Gaussian { dimensions, .. } => Observations::Vectors { dimensions: *dimensions, values },
+        Emissions::Channels(_) => panic!("hmmlearn has no channels"),
     };
     let offsets = offsets(lengths.iter().map(|&length| length as usize));
     Sequences::new(offsets, observations).unwrap()

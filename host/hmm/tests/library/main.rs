@@ -1,6 +1,7 @@
 //! Tests of the library for hidden Markov models.
 
 mod ambiguous;
+mod channels;
 mod classes;
 mod durations;
 mod formats;

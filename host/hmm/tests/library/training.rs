@@ -72,6 +72,7 @@ fn emitted(model: &Hmm) -> (&[f64], &[f64]) {
         Emissions::Gaussian {
             means, covariances: Covariances::Diagonal(numbers) | Covariances::Full(numbers), ..
         } => (means, numbers),
+        Emissions::Channels(_) => panic!("channels"),
     }
 }
 

@@ -7,6 +7,7 @@ use warpkov_hmm::generate::{Kind, Uniform};
 use warpkov_hmm::io::{self, Format};
 use warpkov_hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 
+use crate::channels::{ALL, case};
 use crate::random::Random;
 
 use super::common::{dna, models, npy};
@@ -89,11 +90,11 @@ fn invalid_models_are_reported() {
     assert_eq!(replaced("[0.5, 0.5]", "[]"), "m: A is 2 × 2, expected 0 × 0, in the order [from][to]");
     assert_eq!(
         replaced("\"pi\"", "\"pie\""),
-        "m:1:7: unknown key \"pie\" (known keys: pi, A, B, A[to][from], B[symbol][state], means, covariances, end, \
-         durations, states, symbols, classes; free text: comment, _…)"
+        "m:1:7: unknown key \"pie\" (known keys: pi, A, B, A[to][from], B[symbol][state], means, covariances, \
+         channels, columns, end, durations, states, symbols, classes; free text: comment, _…)"
     );
     assert!(replaced("\"B\"", "\"Symbols\"").contains("unknown key \"Symbols\", did you mean \"symbols\"? (known"));
-    assert!(replaced("\"B\"", "\"_B\"").ends_with(": key \"B\" is missing (or B[symbol][state], means)"));
+    assert!(replaced("\"B\"", "\"_B\"").ends_with(": key \"B\" is missing (or B[symbol][state], means, channels)"));
     assert!(replaced("\"B\"", "\"A\"").contains("key \"A\" appears twice"));
     assert!(
         replaced("\"B\"", "\"A[to][from]\"").ends_with("found both \"A\" and \"A[to][from]\", expected one of them")
@@ -114,6 +115,64 @@ fn invalid_models_are_reported() {
     let path = folder.path().join("m.npz");
     fs::write(&path, "PK").unwrap();
     assert!(io::read(&path, None).unwrap_err().to_string().starts_with(&format!("{}: ", path.display())));
+}
+
+/// Channels of all families, with names of columns, and numbers in place of arrays of one number.
+#[test]
+fn channels_are_read_back_bit_for_bit() {
+    for seed in 0..5 {
+        for named in [false, true] {
+            let (model, _) = case(seed, 3, &ALL, &[1]);
+            let mut parts = model.into_parts();
+            if let (true, Emissions::Channels(channels)) = (named, &mut parts.emissions) {
+                channels.names = (0..channels.dimensions).map(|column| format!("column {column}")).collect();
+            }
+            let model = parts.validated().unwrap();
+            let mut text = Vec::new();
+            io::write_to(&mut text, Format::Json, &model).unwrap();
+            assert_eq!(io::read_from(&text[..], "m", None).unwrap(), model);
+            assert!(io::holds(Format::Npz, &model).is_err() && io::holds(Format::Umdhmm, &model).is_err());
+        }
+    }
+}
+
+#[test]
+fn invalid_channels_are_reported() {
+    let of = |columns: &str, channels: &str| {
+        of_json(&format!("{{\"pi\": [1], \"A\": [[1]], \"states\": [\"s\"]{columns}, \"channels\": {channels}}}"))
+    };
+    let poisson = "[{\"family\": \"poisson\", \"columns\": [0], \"rates\": [3]}]";
+    let full = "[{\"family\": \"poisson\", \"columns\": [0], \"rates\": [[3]]}]";
+    assert_eq!(of("", poisson).unwrap(), of("", full).unwrap());
+    assert_eq!(of("", &poisson.replace("[3]", "{\"s\": 3}")).unwrap(), of("", full).unwrap());
+    let named = of(", \"columns\": [\"rain\"]", &poisson.replace("[0]", "[\"rain\"]")).unwrap();
+    let Emissions::Channels(channels) = named.emissions() else { panic!("channels") };
+    assert_eq!((channels.column(0), channels.list[0].columns[0]), ("rain".to_owned(), 0));
+    let error = |columns: &str, channels: &str| of(columns, channels).unwrap_err();
+    let wrong = |from: &str, to: &str| error("", &poisson.replace(from, to));
+    assert!(
+        wrong("poisson", "fish")
+            .contains("channels.family: found string \"fish\", expected \"categorical\" or \"bernoulli\"")
+    );
+    assert!(wrong("\"rates\": [3]", "\"comment\": 1").ends_with("m: channels[0]: key \"rates\" is missing"));
+    assert_eq!(
+        wrong("[3]", "[3], \"scales\": [1]"),
+        "m: channels[0]: found \"scales\", which the family poisson does not have"
+    );
+    assert_eq!(
+        wrong("[3]", "[3], \"lags\": 1"),
+        "m: channels[0]: found \"lags\", which the family poisson does not have"
+    );
+    assert_eq!(wrong("[3]", "[3, 4]"), "m: channels[0].rates is 2, expected 1 × 1");
+    assert_eq!(wrong("[3]", "[-3]"), "m: channels[0].rates[0][0] is -3, expected a number of at least 0");
+    assert_eq!(wrong("[0]", "[1]"), "m: no channel has column 0");
+    assert_eq!(wrong("[0]", "[4294967295]"), "m: channels[0] has column 4294967295, expected one below 4294967295");
+    assert_eq!(wrong("[0]", "[\"rain\"]"), "m: channels[0]: no column is called \"rain\"");
+    assert!(wrong("\"columns\": [0], ", "").contains("key \"columns\" is missing"));
+    assert_eq!(error("", "[]"), "m: a model that emits vectors needs at least one channel");
+    assert!(error(", \"B\": [[1]]", poisson).contains("found both \"B\" and \"channels\""));
+    let error = of_json("{\"pi\": [1], \"A\": [[1]], \"B\": [[1]], \"columns\": [\"a\"]}").unwrap_err();
+    assert!(error.ends_with("found \"columns\" without \"channels\""), "{error}");
 }
 
 /// A model of three symbols that is not symmetric, in every form that people write by hand.

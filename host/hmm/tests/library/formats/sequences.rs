@@ -10,6 +10,7 @@ use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{Observations, Sequences};
 
 use super::common::{dna, models, npy};
+use crate::channels::case;
 
 /// End of the message for a missing value.
 const HINT: &str = " (option missing selects a treatment)";
@@ -396,4 +397,29 @@ fn arrays_and_lengths_must_fit() {
     let symbols = Observations::Vectors { dimensions: 1, values: vec![1.0] };
     let error = Sequences::new(vec![0, 1], symbols).unwrap().check(&plain).unwrap_err().to_string();
     assert_eq!(error, "the sequences hold numbers, expected symbols, which the model emits");
+}
+
+/// The columns of a table are those that a model of channels names, in any order, if the header has all of them.
+#[test]
+fn named_columns_are_found() {
+    let (model, _) = case(1, 2, &["poisson"], &[1]);
+    let mut parts = model.into_parts();
+    if let Emissions::Channels(channels) = &mut parts.emissions {
+        channels.names = vec!["rain".to_owned(), "a,b".to_owned()];
+    }
+    let model = parts.validated().unwrap();
+    let read = |text: &str, header| values(&model, text, &Table { header, ..Table::default() });
+    assert_eq!(read("time,\"a,b\",rain\n5,1,2\n6,3,4\n", Header::Auto), (vec![2.0, 1.0, 4.0, 3.0], vec![0, 2]));
+    assert_eq!(read("x,y\n1,2\n", Header::Auto).0, [1.0, 2.0]);
+    assert_eq!(read("1,2\n3,4\n", Header::No).0, [1.0, 2.0, 3.0, 4.0]);
+    let drawn = sample(&model, 2, Some(3), 1).unwrap().sequences;
+    let mut text = Vec::new();
+    sequences::write_to(&mut text, sequences::Format::Csv, &drawn, &model).unwrap();
+    assert!(text.starts_with(b"sequence,rain,\"a,b\"\n"), "{}", String::from_utf8_lossy(&text));
+    assert_eq!(sequences::read_from(&text[..], "d", Some(sequences::Format::Csv), &model).unwrap(), drawn);
+    let error = said(&model, sequences::Format::Csv, "rain,\"a,b\"\n1,2\n0.5,1\n");
+    assert!(
+        error.ends_with("sequence 1, position 2, column rain: found 0.5, expected a count, an integer of at least 0"),
+        "{error}"
+    );
 }

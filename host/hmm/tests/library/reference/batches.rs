@@ -44,6 +44,7 @@ fn ragged_of(model: &Hmm, count: usize, seed: u64) -> Sequences {
                 })
                 .collect(),
         },
+        Emissions::Channels(_) => panic!("channels"),
     };
     Sequences::new(offsets, observations).unwrap()
 }

@@ -56,6 +56,7 @@ fn parameters(model: &Hmm) -> Vec<f64> {
             let (Covariances::Diagonal(squares) | Covariances::Full(squares)) = covariances;
             [&means[..], squares].concat()
         }
+        Emissions::Channels(channels) => channels.numbers(model.start().len()).concat(),
     };
     [model.start(), model.transitions(), model.end().unwrap_or_default(), &emitted].concat()
 }

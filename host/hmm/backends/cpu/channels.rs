@@ -1,0 +1,138 @@
+//! Densities of [channels](crate::channels), and their sums for the M step.
+
+use std::ops::Range;
+
+use crate::backends::cpu::emissions::{Completion, Densities};
+use crate::channels::{Channel, Channels, Density, Gaussian, Unsupported};
+use crate::covariances::Covariances;
+use crate::sequences::Sequences;
+
+/// The densities of all channels in all states.
+pub struct ChannelDensities {
+    states: usize,
+    dimensions: usize,
+    /// Number of earlier rows that densities depend on.
+    lags: usize,
+    channels: Vec<(Channel, Box<dyn Density>, Range<usize>)>,
+    /// Sums per state.
+    width: usize,
+}
+
+/// [`Densities`] of the components of a channel.
+struct Normals {
+    densities: Densities,
+    full: bool,
+}
+
+impl ChannelDensities {
+    pub fn new(states: usize, channels: &Channels) -> Self {
+        let mut width = 1;
+        let prepared = channels.list.iter().map(|channel| {
+            let sizes = channel.sizes(states);
+            let density: Box<dyn Density> = match channel.family.estimated() {
+                Ok(family) => family.density(sizes),
+                Err(Gaussian { means, covariances }) => Box::new(Normals {
+                    densities: Densities::new(states, sizes.components, means, covariances),
+                    full: matches!(covariances, Covariances::Full(_)),
+                }),
+            };
+            let first = width;
+            width += channel.sums(states);
+            (channel.clone(), density, first..width)
+        });
+        let prepared = prepared.collect();
+        let (dimensions, lags) = (channels.dimensions as usize, channels.lags());
+        Self { states, dimensions, lags, channels: prepared, width }
+    }
+
+    /// Observation `at` and the earlier rows of its sequence that densities depend on, as far as it has them.
+    pub fn rows<'s>(&self, seen: &'s Sequences, at: usize) -> &'s [f64] {
+        seen.rows(at, self.lags)
+    }
+
+    /// Number of earlier rows that densities depend on.
+    pub fn lags(&self) -> usize {
+        self.lags
+    }
+
+    /// The first component of the last of some rows that no choice of parameters emits.
+    pub fn unsupported(&self, rows: &[f64]) -> Option<Unsupported> {
+        self.channels.iter().find_map(|(channel, ..)| channel.unsupported(self.states, rows, self.dimensions))
+    }
+
+    /// Writes ln bⱼ(x) of all states j, where x is the last of the [`rows`](Self::rows); −∞ behind them.
+    pub fn logs(&self, rows: &[f64], logs: &mut [f64]) {
+        let (logs, padding) = logs.split_at_mut(self.states);
+        logs.fill(0.0);
+        padding.fill(f64::NEG_INFINITY);
+        for (channel, density, _) in &self.channels {
+            if let Some((x, z)) = channel.observe(rows, self.dimensions) {
+                density.add_logs(&x, &z, logs);
+            }
+        }
+        // ∞ − ∞: the density underflows.
+        logs.iter_mut().filter(|log| log.is_nan()).for_each(|log| *log = f64::NEG_INFINITY);
+    }
+
+    /// ln bⱼ(x) of state j alone.
+    pub fn log(&self, rows: &[f64], state: usize) -> f64 {
+        let mut logs = vec![0.0; self.states];
+        self.logs(rows, &mut logs);
+        logs[state]
+    }
+
+    /// Number of sums per state: Σγ, and those of each channel.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Adds γ of the last of some rows to N rows of [`width`](Self::width) sums.
+    pub fn count(&self, rows: &[f64], gamma: impl Fn(usize) -> f64, sums: &mut [f64]) {
+        for (state, sums) in sums.chunks_exact_mut(self.width).enumerate() {
+            sums[0] += gamma(state);
+        }
+        for (channel, density, range) in &self.channels {
+            let Some((x, z)) = channel.observe(rows, self.dimensions) else { continue };
+            for (state, sums) in sums.chunks_exact_mut(self.width).enumerate() {
+                let gamma = gamma(state);
+                if gamma > 0.0 {
+                    density.count(&x, &z, state, gamma, &mut sums[range.clone()]);
+                }
+            }
+        }
+    }
+}
+
+impl Density for Normals {
+    fn add_logs(&self, x: &[f64], _: &[f64], logs: &mut [f64]) {
+        let stride = self.densities.stride();
+        let (mut found, mut scaled) = (vec![0.0; stride], vec![0.0; stride]);
+        self.densities.logs(x, &mut found, &mut scaled);
+        logs.iter_mut().zip(&found).for_each(|(log, more)| *log += more);
+    }
+
+    fn count(&self, x: &[f64], _: &[f64], state: usize, gamma: f64, sums: &mut [f64]) {
+        let c = x.len();
+        let mut add = |deviation: &[f64], covariance: &dyn Fn(usize) -> f64| {
+            sums[0] += gamma;
+            for (k, deviation) in deviation.iter().enumerate() {
+                sums[1 + k] += gamma * deviation;
+            }
+            for (at, sum) in sums[1 + c..].iter_mut().enumerate() {
+                let (a, b) = if self.full { (at / c, at % c) } else { (at, at) };
+                *sum += gamma * (deviation[a] * deviation[b] + covariance(at));
+            }
+        };
+        if x.iter().any(|x| x.is_nan()) {
+            return self.densities.completions(x, |completion: Completion<'_>| {
+                if completion.state == state {
+                    add(completion.deviation, &|at| completion.covariance[at]);
+                }
+            });
+        }
+        let stride = self.densities.stride();
+        let mean = |k: usize| self.densities.means[k * stride + state];
+        let deviation: Vec<f64> = x.iter().enumerate().map(|(k, x)| x - mean(k)).collect();
+        add(&deviation, &|_| 0.0);
+    }
+}

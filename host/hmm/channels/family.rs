@@ -1,0 +1,113 @@
+//! What families of distributions have in common.
+
+use rand_chacha::ChaCha8Rng;
+
+/// The numbers that a parameter may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Domain {
+    /// Finite numbers.
+    Real,
+    /// Finite numbers above 0.
+    Positive,
+    /// Finite numbers of at least 0.
+    Nonnegative,
+    /// Numbers from 0 to 1.
+    Probability,
+    /// Probabilities that sum to 1 over the last index.
+    Distribution,
+    /// Symmetric positive definite matrices.
+    Covariance,
+}
+
+/// A parameter of a family in all states.
+#[derive(Clone, Debug)]
+pub struct Parameter<'a> {
+    /// Its name, in the plural, as in JSON.
+    pub name: &'static str,
+    /// The lengths of the indices after that of the state.
+    pub shape: Vec<usize>,
+    /// The numbers that it may take.
+    pub domain: Domain,
+    /// N × `shape` numbers, row by row.
+    pub numbers: &'a [f64],
+}
+
+impl Parameter<'_> {
+    /// Numbers per state.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.shape.iter().fold(1, |width, length| width.saturating_mul(*length))
+    }
+}
+
+/// The numbers that the shapes of parameters depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// N.
+    pub states: usize,
+    /// C, the number of components x of the channel.
+    pub components: usize,
+    /// Number of regressors z.
+    pub regressors: usize,
+}
+
+/// A family of distributions of the components x of a channel, one distribution for each state.
+pub(crate) trait Parametric: Send + Sync {
+    /// All parameters.
+    fn parameters(&self, sizes: Sizes) -> Vec<Parameter<'_>>;
+
+    /// The numbers of all parameters, in the order of [`parameters`](Self::parameters).
+    fn numbers_mut(&mut self) -> Vec<&mut Vec<f64>>;
+
+    /// The first component whose value is impossible for every choice of parameters, and what was expected. Components may be
+    /// missing, but not all of them.
+    fn unsupported(&self, sizes: Sizes, x: &[f64]) -> Option<(usize, &'static str)>;
+
+    /// Draws x in a state, given z.
+    ///
+    /// # Errors
+    /// What a draw needs beside the parameters.
+    fn draw(
+        &self,
+        sizes: Sizes,
+        state: usize,
+        z: &[f64],
+        random: &mut ChaCha8Rng,
+        x: &mut Vec<f64>,
+    ) -> Result<(), &'static str>;
+}
+
+/// A family with an M step from sums over the observations.
+pub(crate) trait Estimated: Parametric {
+    /// The densities with the present parameters.
+    fn density(&self, sizes: Sizes) -> Box<dyn Density>;
+
+    /// Number of sums per state.
+    fn sums(&self, sizes: Sizes) -> usize;
+
+    /// The M step of a state from its sums: the expected log-likelihood does not decrease. `floors` has the least variance of each
+    /// component. Without observations nothing changes.
+    fn maximise(&mut self, sizes: Sizes, state: usize, sums: &[f64], floors: &[f64]);
+}
+
+/// Densities bⱼ(x) of a channel in all states. Some components of x may be missing, which are NaN.
+pub(crate) trait Density: Send + Sync {
+    /// Adds ln bⱼ(x) to each of the N `logs`.
+    fn add_logs(&self, x: &[f64], z: &[f64], logs: &mut [f64]);
+
+    /// Adds an observation to the sums of a state, `gamma` times.
+    fn count(&self, x: &[f64], z: &[f64], state: usize, gamma: f64, sums: &mut [f64]);
+}
+
+/// A weight below which a state has no observations.
+pub const LEAST_WEIGHT: f64 = f64::MIN_POSITIVE;
+
+/// The first component that is neither missing nor `valid`.
+pub fn component(x: &[f64], expected: &'static str, valid: impl Fn(f64) -> bool) -> Option<(usize, &'static str)> {
+    x.iter().position(|&x| !x.is_nan() && !valid(x)).map(|at| (at, expected))
+}
+
+/// Whether x is an integer of at least 0.
+pub fn is_count(x: f64) -> bool {
+    x >= 0.0 && x.fract() == 0.0
+}
