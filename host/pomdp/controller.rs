@@ -285,6 +285,12 @@ impl Controller {
         self.followers(node as usize)[observation as usize]
     }
 
+    /// The nodes to begin in, of which the best counts.
+    #[must_use]
+    pub fn starts(&self) -> &[u32] {
+        &self.starts
+    }
+
     /// D, the most steps of an episode; `None` if the nodes have a cycle.
     #[must_use]
     pub fn depth(&self) -> Option<u32> {

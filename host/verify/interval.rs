@@ -194,6 +194,11 @@ impl Sum {
         }
     }
 
+    /// Adds x·b.
+    pub fn add_multiple(&mut self, x: Interval, b: f64) {
+        if x.lo == x.hi { self.add_product(x.lo, b) } else { self.add_interval(x * Interval::point(b)) }
+    }
+
     /// Adds a·b·c.
     #[inline]
     pub fn add_product3(&mut self, a: f64, b: f64, c: f64) {

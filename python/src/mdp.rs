@@ -32,7 +32,7 @@ use crate::options::{Question, Solve, choice};
 use crate::wait::detached;
 use warpkov_cli::error::Error;
 use warpkov_cli::mdp::generate::Family;
-use warpkov_cli::mdp::{quantity, refusal};
+use warpkov_cli::mdp::{ExactReport, quantity, refusal, solve_exactly as prove_exactly};
 use warpkov_cli::named;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -42,6 +42,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(greatest, module)?)?;
     module.add_function(wrap_pyfunction!(interleave, module)?)?;
     module.add_function(wrap_pyfunction!(solve, module)?)?;
+    module.add_function(wrap_pyfunction!(solve_exactly, module)?)?;
     module.add_function(wrap_pyfunction!(solve_many, module)?)?;
     module.add_function(wrap_pyfunction!(evaluate, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
@@ -372,6 +373,19 @@ fn solve(
     let bounds = (bounded.lower.into(), bounded.upper.into());
     let steps = steps.map(|steps| (steps.values.into(), steps.policies.into()));
     Ok((values, bounded.policy.into(), text, Some(bounds), steps))
+}
+
+/// Nearest values, policy, the report as JSON, proved bounds, device, notes and sweeps of the solve in f64, and fractions as text.
+type SolvedExactly = (Buffer, Buffer, String, (Buffer, Buffer), (String, Vec<String>, u64), Option<Vec<String>>);
+
+#[pyfunction]
+fn solve_exactly(py: Python<'_>, model: &Model, question: Question, options: Solve) -> PyResult<SolvedExactly> {
+    let (criterion, options) = (question.criterion()?, options.evaluation(&question)?);
+    let solved = detached(py, || prove_exactly(&model.0, criterion.as_ref(), &options, true, &mut observe))?;
+    let Some(report) = solved.map_err(exception)? else { return Err(PyKeyboardInterrupt::new_err(())) };
+    let (text, fractions) = (json(&report)?, report.fractions());
+    let ExactReport { values, policy, lower, upper, origin, .. } = report;
+    Ok((values.into(), policy.into(), text, (lower.into(), upper.into()), origin, fractions))
 }
 
 /// Values, policy, bound, status and number of sweeps of each model.

@@ -1,6 +1,8 @@
 """Values and policies against independent solutions."""
 
+import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -181,6 +183,59 @@ def test_verify():
     assert mdp.verify(model, solution.values, worst, loss=1e6).policy.verdict == "proved"
     with pytest.raises(ValueError, match="one of its 3 actions"):
         mdp.verify(model, wrong, np.full(12, 7))
+
+
+def test_exact():
+    # A step ends with probability 1/4, earning 1: V = 1 + 3/4 V.
+    stays = [("a", "go", "a", 0.75, 1), ("a", "go", "b", 0.25, 1), ("b", "rest", "b", 1, 0)]
+    found = mdp.solve(stays, gamma=1, criterion="total", exact=True)
+    assert found.exact == [Fraction(4), Fraction(0)] and found.values.tolist() == [4.0, 0.0]
+    assert found.converged and found.certificate.bound == 0 and (found.lower == found.upper).all()
+    assert found.to_dict()["exact"] == ["4", "0"] and found.to_dict()["arithmetic"] == "rationals"
+
+    # The Quantitative Verification Benchmark Set's consensus, as PRISM computes it.
+    coin = mdp.generate("consensus")
+    goal = set(coin.labels["finished"]) & set(coin.labels["all_coins_equal_1"])
+    least = mdp.solve(coin.replace(objective="minimize"), criterion="reach", goal=sorted(goal), exact=True)
+    assert Fraction(49, 128) in least.exact
+    assert all(lower <= value <= upper for lower, value, upper in zip(least.lower, least.exact, least.upper))
+
+    # 0.9 is a binary fraction: V = 1/(1 - 0.9) is not 10.
+    one = mdp.Model([("a", "stay", "a", 1, 1)], gamma=0.9)
+    assert mdp.solve(one, exact=True).exact == [1 / (1 - Fraction(0.9))]
+    assert mdp.solve(one, horizon=3, exact=True).exact == [1 + Fraction(0.9) + Fraction(0.9) ** 2]
+    assert mdp.solve(one.replace(gamma=1), criterion="total", exact=True).exact == [math.inf]
+    assert mdp.solve(one).exact is None
+
+    P, R = random_model(19)
+    model = mdp.Model(P, R, 0.9)
+    solution, found = mdp.solve(model, epsilon=1e-9), mdp.solve(model, exact=True)
+    assert all(abs(exact - Fraction(value)) <= Fraction(1e-9) for exact, value in zip(found.exact, solution.values))
+    assert found.policy.tolist() == solution.policy.tolist()
+    assert mdp.verify(model, found, epsilon=1e-12, loss=0).verdict == "proved"
+
+
+def test_exact_of_large_models_has_proved_bounds():
+    grid = mdp.generate("grid", width=64, height=64)
+    found = mdp.solve(grid, exact=True)
+    assert found.exact is None and "exact" not in found.to_dict() and found.certificate.bound <= 1e-6
+    assert any(note.startswith("no fractions: rational arithmetic would take") for note in found.notes)
+    assert ((found.lower <= found.values) & (found.values <= found.upper)).all()
+
+
+def test_exact_refuses_what_the_command_refuses():
+    model = mdp.generate("forest", gamma=0.9)
+    for option in (
+        {"theta": 1e-3},
+        {"values": np.zeros(3)},
+        {"horizon": 2, "terminal_values": np.zeros(3)},
+        {"horizon": 2, "all_steps": True},
+        {"criterion": "reach", "goal": 0, "relative": True},
+    ):
+        with pytest.raises(ValueError, match=f"exact cannot be used with {list(option)[-1]}"):
+            mdp.solve(model, exact=True, **option)
+    with pytest.raises(ValueError, match="both signs"):
+        mdp.solve([("a", "x", "a", 1, 1), ("a", "y", "a", 1, -1)], gamma=1, criterion="total", exact=True)
 
 
 def test_q_factors():

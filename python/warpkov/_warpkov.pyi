@@ -49,6 +49,7 @@ __all__ = [
     "pomdp_solve",
     "simulate",
     "solve",
+    "solve_exactly",
     "solve_many",
     "verify",
 ]
@@ -196,6 +197,9 @@ def main(arguments: list[str]) -> int: ...
 def solve(
     model: Model, question: dict[str, Any], options: dict[str, Any], values: NDArray[np.float64] | None
 ) -> tuple[Buffer, Buffer, str, tuple[Buffer, Buffer] | None, tuple[Buffer, Buffer] | None]: ...
+def solve_exactly(
+    model: Model, question: dict[str, Any], options: dict[str, Any]
+) -> tuple[Buffer, Buffer, str, tuple[Buffer, Buffer], tuple[str, list[str], int], list[str] | None]: ...
 def solve_many(
     models: list[tuple[str, Model]], options: dict[str, Any]
 ) -> list[tuple[Buffer, Buffer, float | None, str, int]]: ...

@@ -8,13 +8,15 @@ use warpkov_common::numbers::{Number, Numbers};
 use warpkov_common::terminal::escaped;
 use warpkov_mdp::ask::evaluate::{Options as Solve, bounds};
 use warpkov_mdp::certificate::rounded_up;
-use warpkov_mdp::criterion::Criterion;
+use warpkov_mdp::criterion::{Criterion, Observe};
 use warpkov_mdp::model::whole::Named;
 use warpkov_mdp::model::{Mdp, NO_ACTION, Objective};
 use warpkov_mdp::report::{Extent, Summary};
 use warpkov_mdp::solution::Status;
 use warpkov_runtime::comm::Column;
-use warpkov_verify::mdp::{Claim, ExactSolution, Quantity, Verdict, Verification, VerifyError, solve_exactly, verify};
+use warpkov_verify::mdp::{
+    Claim, ExactSolution, Quantity, Verdict, Verification, VerifyError, solve_exactly as by_fractions, verify,
+};
 use warpkov_verify::rational::{TooLarge, WORK};
 
 use super::solve::{Common, observer};
@@ -31,14 +33,20 @@ enum Proof {
 }
 
 /// An exact or proved solution.
-struct ExactReport<'a> {
+pub struct ExactReport<'a> {
     mdp: &'a Mdp,
     quantity: Quantity,
     proof: Proof,
-    values: Vec<f64>,
-    lower: Vec<f64>,
-    upper: Vec<f64>,
-    policy: Vec<u32>,
+    /// V*, or a proposal of it.
+    pub values: Vec<f64>,
+    /// Proved bounds of V*.
+    pub lower: Vec<f64>,
+    /// See `lower`.
+    pub upper: Vec<f64>,
+    /// An optimal policy, or the one of the proposal.
+    pub policy: Vec<u32>,
+    /// The device of the solve in f64; its automatic choices, and the reason why there are no fractions; its sweeps.
+    pub origin: (String, Vec<String>, u64),
     /// Time of the solve in f64, and of the proof.
     elapsed: [Duration; 2],
 }
@@ -72,7 +80,7 @@ struct ExactJson<'a> {
     upper: Option<Numbers<'a>>,
 }
 
-/// Solves in f64, then exactly from that policy; of a large model, proves bounds around the solution.
+/// Solves, writes the files, prints the report.
 pub fn run(
     mdp: &Mdp,
     criterion: Option<&Criterion>,
@@ -80,23 +88,43 @@ pub fn run(
     common: &Common,
     out: impl Write,
 ) -> Result<Outcome, Error> {
+    let mut observe = observer(mdp.states().into(), common.quiet);
+    let Some(report) = solve_exactly(mdp, criterion, solve, common.quiet, &mut observe)? else {
+        return Ok(Outcome::Interrupted);
+    };
+    let written = common.write_solution(&report);
+    common.print(&report, out)?;
+    written?;
+    Ok(if report.is_proved() { Outcome::Success } else { Outcome::Negative })
+}
+
+/// Solves in f64, then exactly from that policy; of a large model, proves bounds around the solution. `None` if `observe` stopped the solve.
+///
+/// # Errors
+/// Those of the solve, or an undefined criterion.
+pub fn solve_exactly<'m>(
+    mdp: &'m Mdp,
+    criterion: Option<&Criterion>,
+    solve: &Solve,
+    quiet: bool,
+    observe: &mut Observe,
+) -> Result<Option<ExactReport<'m>>, Error> {
     let quantity = quantity(criterion);
     let epsilon = solve.accuracy.epsilon;
     let begun = Instant::now();
-    let found = {
-        let mut observe = observer(mdp.states().into(), common.quiet);
-        bounds(mdp, criterion, solve, &mut observe)?
-    };
+    let found = bounds(mdp, criterion, solve, observe)?;
     if found.status == Status::Interrupted {
-        return Ok(Outcome::Interrupted);
+        return Ok(None);
     }
     let solved = begun.elapsed();
-    let _waiting = Waiting::new("proving", common.quiet);
-    let proof = match solve_exactly(mdp, &quantity, &found.values, Some(&found.policy), WORK) {
+    let _waiting = Waiting::new("proving", quiet);
+    let mut origin = (found.device, found.notes, found.sweeps);
+    let proof = match by_fractions(mdp, &quantity, &found.values, Some(&found.policy), WORK) {
         Ok(exact) => Proof::Fractions(exact),
         Err(VerifyError::TooLarge(reason)) if reason != TooLarge::Interrupted => {
             let claim = Claim { epsilon, loss: 2.0 * epsilon, work: 0, ..Claim::default() };
             let proved = verify(mdp, &quantity, &found.values, Some(&found.policy), &claim);
+            origin.1.push(format!("no fractions: {reason}"));
             Proof::Enclosure(proved.map_err(refused)?, reason)
         }
         Err(error) => return Err(refused(error)),
@@ -111,11 +139,7 @@ pub fn run(
     };
     let (lower, upper) = intervals.iter().map(|x| (x.lo, x.hi)).unzip();
     let elapsed = [solved, begun.elapsed() - solved];
-    let report = ExactReport { mdp, quantity, proof, values, lower, upper, policy, elapsed };
-    let written = common.write_solution(&report);
-    common.print(&report, out)?;
-    written?;
-    Ok(if report.is_proved() { Outcome::Success } else { Outcome::Negative })
+    Ok(Some(ExactReport { mdp, quantity, proof, values, lower, upper, policy, origin, elapsed }))
 }
 
 fn refused(error: VerifyError) -> Error {
@@ -123,6 +147,14 @@ fn refused(error: VerifyError) -> Error {
 }
 
 impl ExactReport<'_> {
+    /// V* of each state, as `p/q`, an integer, `inf` or `-inf`; `None` for a large model.
+    pub fn fractions(&self) -> Option<Vec<String>> {
+        match &self.proof {
+            Proof::Fractions(exact) => Some(exact.values.iter().map(ToString::to_string).collect()),
+            Proof::Enclosure(..) => None,
+        }
+    }
+
     fn is_proved(&self) -> bool {
         match &self.proof {
             Proof::Fractions(_) => true,
@@ -162,11 +194,10 @@ impl Summary for ExactReport<'_> {
         let [error, loss] = self.errors().map(Number);
         let [solved, proved] = self.elapsed.map(|time| time.as_secs_f64());
         let policy = || self.policy.iter().map(|&action| (action != NO_ACTION).then_some(action)).collect();
-        let (arithmetic, exact) = match &self.proof {
-            Proof::Fractions(exact) => ("rationals", Some(&exact.values)),
-            Proof::Enclosure(..) => ("intervals", None),
+        let arithmetic = match &self.proof {
+            Proof::Fractions(_) => "rationals",
+            Proof::Enclosure(..) => "intervals",
         };
-        let fractions = |values: &Vec<_>| values.iter().map(ToString::to_string).collect();
         let record = ExactJson {
             status: if self.is_proved() { Status::Solved } else { Status::Stalled },
             converged: self.is_proved(),
@@ -182,7 +213,7 @@ impl Summary for ExactReport<'_> {
             proof_seconds: proved,
             policy: with_solution.then(policy),
             values: with_solution.then_some(Numbers(&self.values)),
-            exact: exact.filter(|_| with_solution).map(fractions),
+            exact: with_solution.then(|| self.fractions()).flatten(),
             lower: with_solution.then_some(Numbers(&self.lower)),
             upper: with_solution.then_some(Numbers(&self.upper)),
         };

@@ -28,6 +28,7 @@ mod table;
 mod verify;
 
 pub use self::criterion::goal_states;
+pub use self::exact::{ExactReport, solve_exactly};
 pub use self::verify::{quantity, refusal};
 
 pub const EXAMPLES: &str = "\

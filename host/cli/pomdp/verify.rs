@@ -9,12 +9,16 @@ use warpkov_common::numbers::Number;
 use warpkov_common::report::{Report, write_object};
 use warpkov_mdp::certificate::rounded_up;
 use warpkov_mdp::model::Objective;
-use warpkov_pomdp::io as formats;
+use warpkov_pomdp::controller::Controller;
+use warpkov_pomdp::io::{self as formats, AnyPolicy};
 use warpkov_pomdp::model::Pomdp;
 use warpkov_runtime as runtime;
 use warpkov_verify::interval::Interval;
 use warpkov_verify::mdp::Verdict;
-use warpkov_verify::pomdp::{Decision, Enclosure, Tolerance, Unverifiable, verify};
+use warpkov_verify::pomdp::{
+    Comparison, Decision, Enclosure, Nodes, Promise, Tolerance, Unverifiable, verify, verify_controller,
+    verify_first_step,
+};
 
 use super::file::Input;
 use super::{Error, Outcome};
@@ -24,24 +28,38 @@ use crate::common::number;
 use crate::common::output::print;
 use crate::common::progress::Waiting;
 
-/// Proves or refutes the alpha vectors of a policy.
+/// Proves or refutes alpha vectors, a controller or a plan.
 ///
-/// Encloses V*(b₀), and the value of the policy that acts by the best vector, between proved bounds, by code that shares nothing with the
-/// solvers: intervals with outward rounding. Any program may have written the vectors. Exit code 0 if V(b₀) is proved to be at most ε better
-/// than V*(b₀) and than what the policy earns, and the policy to lose at most --loss; 1 if that is refuted or cannot be decided.
+/// Encloses V*(b₀), and what the policy earns, between proved bounds, by code that shares nothing with the solvers: intervals with outward
+/// rounding. Any program may have written the policy. Exit code 0 if all claims are proved; 1 if one is refuted or cannot be decided. Vectors
+/// claim that V(b₀) is at most ε better than V*(b₀) and than what they earn, by the action of the best vector in each belief. A controller
+/// claims what --value and --loss say.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   warpkov pomdp verify tiger.json tiger.alpha
   warpkov pomdp verify tiger.json tiger.alpha --loss 0.02
-  warpkov pomdp verify tag.pomdp theirs.policy --epsilon 1e-3 --json | jq .optimal")]
+  warpkov pomdp verify tag.pomdp theirs.policy --epsilon 1e-3 --json | jq .optimal
+  warpkov pomdp verify tiger.json tiger.pg --value 19.3713 --epsilon 1e-3
+  warpkov pomdp verify tiger.json plan.pg --horizon 10 --loss 1e-3")]
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Policy: alpha vectors in .alpha, or in SARSOP's XML.
+    /// Policy: alpha vectors in .alpha or SARSOP's XML, or a controller in .pg or .dot.
     #[arg(value_name = "POLICY")]
     policy: PathBuf,
-    /// ε: how much better V(b₀) may be than the optimal value and the value of the policy.
+    /// Node in which a controller begins [default: the best at the start of the model, among those that a .dot marks, or those of a plan
+    /// with the most steps].
+    #[arg(long, value_name = "N")]
+    node: Option<u32>,
+    /// Number of rewards that count; γ may then be 1. Vectors are those of the first step, which claim V(b₀) ≤ V*(b₀) + ε, and with --loss
+    /// V*(b₀) ≤ V(b₀) + L [default: all rewards; of a plan, those of its steps].
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    horizon: Option<u32>,
+    /// What a controller earns, up to ε.
+    #[arg(long, value_name = "V", value_parser = number::finite, allow_hyphen_values = true)]
+    value: Option<f64>,
+    /// ε: how much better V(b₀) may be than the optimal value and the value of the policy, or --value than what a controller earns.
     #[arg(long, value_name = "E", default_value = "1e-6", value_parser = number::positive)]
     epsilon: f64,
     /// Largest loss of the policy against an optimal one at the start [default: none is claimed].
@@ -54,23 +72,114 @@ pub struct Arguments {
 
 /// Reads model and policy, verifies, prints the verdict.
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
-    let Arguments { input, policy: path, epsilon, loss, json } = arguments;
+    let Arguments { input, policy: path, node, horizon, value, epsilon, loss, json } = arguments;
     reads(&path)?;
     let model = input.read()?;
-    let vectors = formats::read_vectors(&path, None, Some(&model))?;
-    let claim = Tolerance { epsilon, loss, ..Tolerance::default() };
-    let found = {
-        handle_interrupts();
-        let _waiting = Waiting::new("verifying", json);
-        verify(&model, &vectors, &claim)
-    };
-    let found = found.map_err(|error| match error {
+    let policy = formats::read_policy(&path, None, &model, node)?;
+    let tolerance = Tolerance { epsilon, loss, ..Tolerance::default() };
+    let refused = |error| match error {
         Unverifiable::Interrupted => runtime::Error::Interrupted.into(),
-        Unverifiable::Discount(_) => Error::Usage(error.to_string()),
+        Unverifiable::Discount(_) => Error::Usage(format!("{error}, or --horizon")),
         error => Error::Usage(format!("{}: {error}", path.display())),
-    })?;
-    print(&Verdicts { model: &model, vectors: vectors.len(), found }, json, out)?;
-    Ok(if found.verdict() == Verdict::Proved { Outcome::Success } else { Outcome::Negative })
+    };
+    handle_interrupts();
+    let waiting = Waiting::new("verifying", json);
+    let found = match policy {
+        AnyPolicy::Vectors(_) if value.is_some() => {
+            return Err(Error::Usage("--value is for controllers: alpha vectors say what they claim".to_owned()));
+        }
+        AnyPolicy::Vectors(vectors) => match horizon {
+            None => {
+                let found = verify(&model, &vectors, &tolerance).map_err(refused)?;
+                Found::Vectors(Verdicts { model: &model, vectors: vectors.len(), found })
+            }
+            Some(steps) => {
+                let found = verify_first_step(&model, &vectors, steps, &tolerance).map_err(refused)?;
+                let size = Size::Vectors(vectors.len());
+                Found::Other(Compared { model: &model, size, horizon, found })
+            }
+        },
+        AnyPolicy::Controller(_) if value.is_none() && loss.is_none() => {
+            let message = "a controller claims nothing by itself: expected --value, what it earns, or --loss";
+            return Err(Error::Usage(format!("{}: {message}", path.display())));
+        }
+        AnyPolicy::Controller(controller) => {
+            // The steps of a plan.
+            let horizon = horizon.or(controller.depth());
+            let nodes = nodes(&controller, model.observation_count());
+            let promise = Promise { horizon, value, tolerance };
+            let found = verify_controller(&model, &nodes, &promise).map_err(refused)?;
+            Found::Other(Compared { model: &model, size: Size::Nodes(controller.len()), horizon, found })
+        }
+    };
+    drop(waiting);
+    let verdict = match found {
+        Found::Vectors(report) => {
+            print(&report, json, out)?;
+            report.found.verdict()
+        }
+        Found::Other(report) => {
+            print(&report, json, out)?;
+            report.found.verdict()
+        }
+    };
+    Ok(if verdict == Verdict::Proved { Outcome::Success } else { Outcome::Negative })
+}
+
+/// The result of a verification.
+enum Found<'a> {
+    Vectors(Verdicts<'a>),
+    Other(Compared<'a>),
+}
+
+/// The controller as the verifier knows it.
+fn nodes(controller: &Controller, observations: u32) -> Nodes {
+    let all = 0..controller.len() as u32;
+    let next = |node: u32| (0..observations).map(move |observation| controller.next(node, observation));
+    Nodes {
+        numbers: all.clone().map(|node| controller.number(node)).collect(),
+        actions: all.clone().map(|node| controller.action(node)).collect(),
+        next: all.flat_map(next).collect(),
+        starts: controller.starts().to_vec(),
+    }
+}
+
+/// What a policy consists of.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Size {
+    Vectors(usize),
+    Nodes(usize),
+}
+
+/// The result for a controller, or for a horizon.
+struct Compared<'a> {
+    model: &'a Pomdp,
+    size: Size,
+    horizon: Option<u32>,
+    found: Comparison,
+}
+
+/// That result as JSON. `attained` is what a controller earns, `claimed` V(b₀) of vectors.
+#[derive(Serialize)]
+struct ComparedJson {
+    verdict: Verdict,
+    objective: Objective,
+    states: u32,
+    gamma: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    horizon: Option<u32>,
+    #[serde(flatten)]
+    size: Size,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claimed: Option<Number>,
+    optimal: [Number; 2],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attained: Option<[Number; 2]>,
+    value: Option<DecisionJson>,
+    loss: Option<DecisionJson>,
+    points: usize,
+    verify_seconds: f64,
 }
 
 /// The result of a verification.
@@ -127,10 +236,74 @@ fn line(what: &str, found: &Decision) -> String {
     }
 }
 
+/// A difference that is not negative for a good policy.
+fn minus(model: &Pomdp, better: &str, worse: &str) -> String {
+    match model.process().objective() {
+        Objective::Maximize => format!("{better} − {worse}"),
+        Objective::Minimize => format!("{worse} − {better}"),
+    }
+}
+
+fn ends(x: Interval) -> [Number; 2] {
+    [x.lo, x.hi].map(Number)
+}
+
+fn conclusion(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Proved => "The policy is proved.",
+        Verdict::Refuted => "The policy is refuted.",
+        Verdict::Undecided => "The policy is neither proved nor refuted.",
+    }
+}
+
+impl Report for Compared<'_> {
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { model, size, horizon, found } = self;
+        let is_controller = matches!(size, Size::Nodes(_));
+        write_object(
+            out,
+            &ComparedJson {
+                verdict: found.verdict(),
+                objective: model.process().objective(),
+                states: model.states(),
+                gamma: model.gamma(),
+                horizon: *horizon,
+                size: *size,
+                claimed: (!is_controller).then_some(Number(found.own.lo / 2.0 + found.own.hi / 2.0)),
+                optimal: ends(found.optimal),
+                attained: is_controller.then(|| ends(found.own)),
+                value: found.value.map(DecisionJson::from),
+                loss: found.loss.map(DecisionJson::from),
+                points: found.points,
+                verify_seconds: found.elapsed.as_secs_f64(),
+            },
+        )
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { model, size, horizon, found } = self;
+        if let Some(steps) = horizon {
+            writeln!(out, "Horizon: {steps}")?;
+        }
+        let (own, off) = match size {
+            Size::Vectors(_) => ("V(b₀)", minus(model, "V(b₀)", "V*(b₀)")),
+            Size::Nodes(_) => ("V^π(b₀)", "|V − V^π(b₀)|".to_owned()),
+        };
+        for (name, x) in [(own, found.own), ("V*(b₀)", found.optimal)] {
+            writeln!(out, "{name} is between {:.6} and {:.6}", x.lo, x.hi)?;
+        }
+        for (what, found) in [(off, found.value), (minus(model, "V*(b₀)", own), found.loss)] {
+            if let Some(found) = found {
+                writeln!(out, "{}", line(&what, &found))?;
+            }
+        }
+        writeln!(out, "{}", conclusion(found.verdict()))
+    }
+}
+
 impl Report for Verdicts<'_> {
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { model, vectors, found } = self;
-        let ends = |x: Interval| [x.lo, x.hi].map(Number);
         write_object(
             out,
             &VerdictsJson {
@@ -155,10 +328,7 @@ impl Report for Verdicts<'_> {
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let found = &self.found;
-        let minus = |better: &str, worse: &str| match self.model.process().objective() {
-            Objective::Maximize => format!("{better} − {worse}"),
-            Objective::Minimize => format!("{worse} − {better}"),
-        };
+        let minus = |better, worse| minus(self.model, better, worse);
         writeln!(out, "V(b₀) of the vectors: {:.6}", found.claimed)?;
         writeln!(out, "V*(b₀) is between {:.6} and {:.6}", found.optimal.lo, found.optimal.hi)?;
         writeln!(out, "{}", line(&minus("V(b₀)", "V*(b₀)"), &found.value))?;
@@ -166,11 +336,6 @@ impl Report for Verdicts<'_> {
         if let Some(loss) = &found.loss {
             writeln!(out, "{}", line(&minus("V*(b₀)", "V^π(b₀)"), loss))?;
         }
-        let verdict = match found.verdict() {
-            Verdict::Proved => "The policy is proved.",
-            Verdict::Refuted => "The policy is refuted.",
-            Verdict::Undecided => "The policy is neither proved nor refuted.",
-        };
-        writeln!(out, "{verdict}")
+        writeln!(out, "{}", conclusion(found.verdict()))
     }
 }

@@ -3,9 +3,8 @@
 use std::ops::ControlFlow;
 
 use rayon::prelude::*;
-use warpkov_mdp::model::{Choices, Csr, MdpParts, Objective};
+use warpkov_mdp::model::MdpParts;
 use warpkov_pomdp::alpha::AlphaVectors;
-use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::generate::Tiger;
 use warpkov_pomdp::model::{Pomdp, PomdpParts};
 use warpkov_pomdp::options::{Gap, Limits, SolveOptions};
@@ -19,57 +18,16 @@ use warpkov_verify::pomdp::{Tolerance, Unverifiable, verify};
 #[allow(dead_code, reason = "other tests need all of it")]
 mod models;
 
+#[path = "support/pomdps.rs"]
+mod pomdps;
+
+#[path = "../../../tests/support/rational.rs"]
+#[allow(dead_code, reason = "a part of it")]
+mod chains;
+
+use chains::{Chain, Value};
 use models::{Random, seeds};
-
-/// Rows of a matrix: row i is a distribution over `columns(i)`.
-fn rows(random: &mut Random, count: u32, columns: impl Fn(u32) -> Vec<u32>) -> Csr {
-    let (mut ptr, mut col, mut val) = (vec![0_u64], Vec::new(), Vec::new());
-    for row in 0..count {
-        let all = columns(row);
-        let mut some: Vec<u32> = all.iter().copied().filter(|_| random.below(3) > 0).collect();
-        if some.is_empty() {
-            some.push(all[random.below(all.len() as u64) as usize]);
-        }
-        let weights: Vec<f64> =
-            some.iter().map(|_| random.unit() * 10_f64.powi(-(random.below(4) as i32)) + 1e-9).collect();
-        let sum: f64 = weights.iter().sum();
-        col.extend(some);
-        val.extend(weights.iter().map(|weight| weight / sum));
-        ptr.push(col.len() as u64);
-    }
-    Csr::new(ptr, col, val).unwrap()
-}
-
-/// A model of few states, some with an observed component, and the largest reward.
-fn model(random: &mut Random, gammas: &[f64]) -> (Pomdp, f64) {
-    let (states, actions, signals) =
-        (1 + random.below(4) as u32, 1 + random.below(3) as u32, 1 + random.below(3) as u32);
-    let sees = states > 1 && random.below(4) == 0;
-    let parts = if sees { 2 } else { 1 };
-    let scale = 10_f64.powi(random.below(15) as i32 - 6);
-    let count = (states * actions) as usize;
-    let rewards: Vec<f64> =
-        (0..count).map(|_| if random.below(4) == 0 { 0.0 } else { scale * (2.0 * random.unit() - 1.0) }).collect();
-    let transitions = rows(random, states * actions, |_| (0..states).collect());
-    let process = MdpParts {
-        states,
-        choices: Choices::Uniform(actions),
-        gamma: gammas[random.below(gammas.len() as u64) as usize],
-        objective: if random.below(3) == 0 { Objective::Minimize } else { Objective::Maximize },
-        transitions,
-        action_rewards: rewards.into(),
-        ..MdpParts::default()
-    };
-    // The signals of each value of the observed component differ.
-    let observations =
-        rows(random, states * actions, |row| (0..signals).map(|o| row % states % parts * signals + o).collect());
-    let start = rows(random, 1, |_| (0..states).collect());
-    let start = Belief::new(start.col().to_vec(), start.val().to_vec()).unwrap();
-    let seen = if sees { (0..states).map(|state| state % parts).collect() } else { Vec::new() };
-    let model =
-        PomdpParts { process, observation_count: parts * signals, observations, start, seen, ..PomdpParts::default() };
-    (model.validated().unwrap(), scale)
-}
+use pomdps::{by_enumeration, depth, model};
 
 fn solve(model: &Pomdp, gap: f64) -> Solution {
     let options = SolveOptions {
@@ -133,45 +91,12 @@ fn solutions_are_proved_and_wrong_claims_are_not() {
     assert!(counts.iter().all(|count| count * 10 >= 9 * tried.len()), "{counts:?} of {}", tried.len());
 }
 
-/// The largest expected sum of the next `steps` rewards from an unscaled belief.
-fn tree(model: &Pomdp, rewards: &[f64], belief: &[f64], steps: u32) -> f64 {
-    if steps == 0 {
-        return 0.0;
-    }
-    let of_action = |action: u32| {
-        let now: f64 =
-            (0..model.states()).map(|s| belief[s as usize] * rewards[(s * model.actions() + action) as usize]).sum();
-        let mut next = vec![vec![0.0; model.states() as usize]; model.observation_count() as usize];
-        for state in 0..model.states() {
-            let (to, probs) = model.successors(state, action);
-            for (&to, p) in to.iter().zip(probs) {
-                let (seen, shares) = model.observed(action, to);
-                for (&o, share) in seen.iter().zip(shares) {
-                    next[o as usize][to as usize] += belief[state as usize] * p * share;
-                }
-            }
-        }
-        now + model.gamma() * next.iter().map(|belief| tree(model, rewards, belief, steps - 1)).sum::<f64>()
-    };
-    (0..model.actions()).map(of_action).fold(f64::NEG_INFINITY, f64::max)
-}
-
 #[test]
 fn bounds_enclose_values_by_enumeration() {
     seeds(60).into_par_iter().for_each(|seed| {
         let (model, scale) = model(&mut Random(seed ^ 0x5eed), &[0.0, 0.1, 0.2]);
-        let branches = f64::from(model.actions() * model.observation_count());
-        let steps = (1e5_f64.ln() / branches.ln().max(0.5)) as u32;
-        let maximized = model.to_maximize();
-        let rewards = maximized.expected_rewards();
-        // The observed component is known from the start.
-        let known = |x: u32| -> Vec<f64> {
-            let dense = model.start().to_dense(model.states()).into_iter().enumerate();
-            dense.map(|(s, p)| if model.seen().get(s).is_none_or(|&own| own == x) { p } else { 0.0 }).collect()
-        };
-        let parts = if model.seen().is_empty() { 1 } else { 2 };
-        let value: f64 = (0..parts).map(|x| tree(&maximized, &rewards, &known(x), steps)).sum();
-        let value = model.process().objective().sign() * value;
+        let steps = depth(&model);
+        let value = by_enumeration(&model, steps);
         let error = scale * (model.gamma().powi(steps as i32) / (1.0 - model.gamma()) + 1e-12);
         let solution = solve(&model, 1e-6 * scale);
         for vectors in [
@@ -211,4 +136,43 @@ fn wrong_policies_of_the_tiger() {
     let process = MdpParts { gamma: 1.0, ..parts.process };
     let endless = PomdpParts { process, ..parts }.validated().unwrap();
     assert_eq!(verify(&endless, vectors, &claim).unwrap_err(), Unverifiable::Discount(1.0));
+}
+
+/// What the same action in every step earns, exactly.
+fn blind(model: &Pomdp, action: u32) -> f64 {
+    let states = model.states() as usize;
+    let values = Chain::new(model.process(), &vec![action; states], &vec![false; states + 1]).discounted(model.gamma());
+    let number = |value: &Value| if let Value::Finite(x) = value { x.to_f64().value() } else { f64::NAN };
+    let values: Vec<f64> = values[..states].iter().map(number).collect();
+    model.start().dot(&values)
+}
+
+#[test]
+fn losses_that_are_larger_than_claimed_are_refuted() {
+    let tried: Vec<Option<bool>> = seeds(100)
+        .into_par_iter()
+        .map(|seed| {
+            let random = &mut Random(seed ^ 0x1055);
+            let (model, scale) = model(random, &[0.0, 0.1, 0.3, 0.5]);
+            let (sign, steps) = (model.process().objective().sign(), depth(&model));
+            let action = random.below(model.actions().into()) as u32;
+            let states = model.states() as usize;
+            let vectors = AlphaVectors::from_parts(model.states(), vec![0.0; states], vec![action]).unwrap();
+            let lost = sign * (by_enumeration(&model, steps) - blind(&model, action));
+            let error = scale * (model.gamma().powi(steps as i32) / (1.0 - model.gamma()) + 1e-12);
+            let verdict = |loss: f64| {
+                let claim = Tolerance { epsilon: 1e-9 * scale, loss: Some(loss), visits: 3_000_000 };
+                let found = verify(&model, &vectors, &claim).unwrap().loss.unwrap();
+                let is_within = found.lower <= lost + error && lost - error <= found.upper;
+                assert!(is_within, "seed {seed}: {found:?}, {lost} ± {error}");
+                found.verdict
+            };
+            assert_ne!(verdict((lost + error).max(0.0)), Verdict::Refuted, "seed {seed}: {lost}");
+            (lost > 4.0 * error + 1e-3 * scale).then(|| verdict(lost / 2.0) == Verdict::Refuted)
+        })
+        .collect();
+    let wrong = tried.iter().flatten().count();
+    let refuted = tried.iter().filter(|found| **found == Some(true)).count();
+    eprintln!("of {wrong} claims that are half of the loss, {refuted} are refuted");
+    assert!(wrong * 3 > tried.len() && refuted * 10 >= 9 * wrong, "{refuted} of {wrong}");
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,6 +68,9 @@ class Solution:
         With `all_steps`, the policy of each step of the horizon; `simulate` and `evaluate` take it.
     plan_values : ndarray of float64, shape (T, S), or None
         With `all_steps`, the values of each step.
+    exact : list of Fraction or float, length S, or None
+        With `exact`, the value of each state: a fraction, or the float inf or -inf. None for a model that is too large,
+        as a note says.
 
     Examples
     --------
@@ -94,6 +98,7 @@ class Solution:
     model: Model = field(repr=False)
     plan: np.ndarray | None = field(repr=False)
     plan_values: np.ndarray | None = field(repr=False)
+    exact: list[Fraction | float] | None = field(repr=False)
     _report: dict[str, Any] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,7 +110,8 @@ class Solution:
         >>> mdp.solve(mdp.generate("forest", gamma=0.9)).to_dict()["criterion"]
         'discounted'
         """
-        return {**self._report, "values": self.values.tolist(), "policy": self.policy.tolist()}
+        found = {**self._report, "values": self.values.tolist(), "policy": self.policy.tolist()}
+        return found if self.exact is None else {**found, "exact": [str(value) for value in self.exact]}
 
     def __repr__(self) -> str:
         how = f"{self.status}, bound {self.certificate.bound}, {self.sweeps} sweeps on {self.device}"

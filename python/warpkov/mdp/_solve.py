@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -64,6 +65,7 @@ def solve(
     skip: bool = True,
     device_memory: int | None = None,
     reorder: Reorder = "auto",
+    exact: bool = False,
 ) -> Solution:
     """Solve a model: compute its optimal values and an optimal policy.
 
@@ -141,6 +143,10 @@ def solve(
         Maximum memory on a GPU, in bytes. Larger models are streamed through it.
     reorder : {"auto", "none", "rcm"}
         Renumbering of the states while solving.
+    exact : bool
+        Also compute the values as fractions, `Solution.exact`, by rational arithmetic from the solution in f64. The
+        numbers of the model count as they are in f64: 0.9 is 8106479329266893/2**53. Of a model that is too large, the
+        bounds are proved instead. `method`, `storage` and the like do not matter then.
 
     Returns
     -------
@@ -197,6 +203,12 @@ def solve(
     array([[0, 1],
            [0, 1],
            [0, 0]])
+
+    A gambler with 1 bets it, and wins with probability 1/4: the probability of 2, with 0, 1 and 2 at the start:
+
+    >>> bets = [(1, "bet", 0, 0.75, 0), (1, "bet", 2, 0.25, 0)]
+    >>> mdp.solve(bets, gamma=1, criterion="reach", goal=2, exact=True).exact
+    [Fraction(0, 1), Fraction(1, 4), Fraction(1, 1)]
     """
     P = local(P)
     if R is None and criterion == "reach" and are_arrays(P):
@@ -227,6 +239,12 @@ def solve(
         tie=tie,
     )
     question = _question(model, criterion, goal, horizon, terminal_values, relative, all_steps)
+    if exact:
+        others = {"theta": theta, "values": values, "terminal_values": terminal_values}
+        others.update(relative=relative or None, all_steps=all_steps or None)
+        if unfit := [name for name, value in others.items() if value is not None]:
+            raise ValueError(f"exact cannot be used with {', '.join(unfit)}")
+        return _warned(_solve_exactly(model, question, options), "without fractions")
     initial = None if values is None else _per_state(model, values, "values")
     values_of, policy_of, text, between, steps = _warpkov.solve(model._core, question, options, initial)
     found, policy, report = np.asarray(values_of), np.asarray(policy_of), numbers(text)
@@ -263,12 +281,48 @@ def solve(
         model=model,
         plan=plan,
         plan_values=plan_values,
+        exact=None,
         _report=report,
     )
+    return _warned(solution, f"{solution.sweeps} sweeps")
+
+
+def _warned(solution: Solution, extent: str) -> Solution:
+    """Warn the caller of `solve` if the target was not reached."""
     if not solution.converged:
-        message = f"not converged: status {solution.status}, bound {certificate.bound}, {solution.sweeps} sweeps"
-        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        message = f"not converged: status {solution.status}, bound {solution.certificate.bound}, {extent}"
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
     return solution
+
+
+def _solve_exactly(model: Model, question: dict[str, Any], options: dict[str, Any]) -> Solution:
+    """Solve by rational arithmetic, or prove bounds of a large model."""
+    found, policy, text, between, (device, notes, sweeps), fractions = _warpkov.solve_exactly(model._core, question, options)
+    report = numbers(text)
+    return Solution(
+        values=np.asarray(found),
+        policy=_signed(model._outer(np.asarray(policy))),
+        lower=np.asarray(between[0]),
+        upper=np.asarray(between[1]),
+        certificate=Certificate(report["error"] if np.isfinite(report["error"]) else None),
+        status=report["status"],
+        converged=report["converged"],
+        sweeps=sweeps,
+        device=device,
+        method=None,
+        precision=None,
+        notes=notes,
+        elapsed=report["compute_seconds"] + report["proof_seconds"],
+        model=model,
+        plan=None,
+        plan_values=None,
+        exact=None if fractions is None else [_fraction(text) for text in fractions],
+        _report=report,
+    )
+
+
+def _fraction(text: str) -> Fraction | float:
+    return float(text) if text in ("inf", "-inf") else Fraction(text)
 
 
 def solve_many(
