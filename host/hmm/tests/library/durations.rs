@@ -421,3 +421,25 @@ fn steps_of_a_state_emit_alike_after_training() {
         }
     }
 }
+
+#[test]
+fn channels_have_durations() {
+    let text = r#"{"pi": [1, 0], "A": [[0, 1], [1, 0]], "states": ["few", "many"],
+        "channels": [{"family": "poisson", "columns": [0], "rates": [1, 9]}],
+        "durations": [{"poisson": {"rate": 3, "max": 8}}, {"categorical": [0.5, 0.25, 0.25]}]}"#;
+    let model = of_json(text).unwrap();
+    let mut written = Vec::new();
+    io::write_to(&mut written, io::Format::Json, &model).unwrap();
+    assert_eq!(of_json(&String::from_utf8(written).unwrap()).unwrap(), model);
+    assert_eq!((model.states(), model.visits().states()), (11, 2));
+    assert_eq!(model.parameters(), 1 + 2 + 2);
+    let sequences = sample(&model, 10, Some(60), 1).unwrap().sequences;
+    for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
+        let run = trained(device, &model, &sequences, &options(&model, 5)).runs.remove(0);
+        assert_eq!(run.fell, None, "{:?}", run.objectives);
+        let Emissions::Channels(channels) = run.model.emissions() else { panic!("channels") };
+        let rates = channels.numbers(11)[0];
+        assert!(rates[..8].iter().all(|rate| *rate == rates[0]) && rates[8..].iter().all(|rate| *rate == rates[8]));
+        assert!(rates[0] < 2.0 && rates[8] > 7.0, "{rates:?}");
+    }
+}
