@@ -78,7 +78,7 @@ fn what_channels_cannot_do_is_said() {
     assert!(fails(folder, "score m.json d.csv", 2).contains(wrong));
     fs::write(folder.join("d.csv"), "showers,thunder,pressure\n1,0,0.5\n2,1,0\n").unwrap();
     for (command, message) in [
-        ("convert m.json m.npz", "no place for channels"),
+        ("convert m.json m.npz", "no place for these channels"),
         ("convert m.json m.hmm", "no place for"),
         ("train m.json d.csv --covariances full --out t.json", "--covariances is for models that emit numbers"),
         ("train m.json d.csv --freeze means --out t.json", "--freeze start and transitions are for models of channels"),

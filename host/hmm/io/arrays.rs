@@ -7,7 +7,10 @@
 //! | `emissionprob_` | N × V |
 //! | `means_`, `covars_` | N × D; N × D or N × D × D |
 //! | `covariance_type` | text, optional |
-//! | `end_`, `states_`, `symbols_`, `classes_` | N; texts. Optional extensions of warpkov |
+//! | `lambdas_` | N × D, of a `PoissonHMM` |
+//! | `emissionprob_`, `n_trials` | N × D; one number, of a `MultinomialHMM` |
+//! | `weights_`, `means_`, `covars_` | N × K; N × K × D; N × K × D, of a `GMMHMM` with variances |
+//! | `end_`, `states_`, `symbols_`, `classes_`, `columns_` | N; texts. Optional extensions of warpkov |
 //!
 //! The shape of `covars_` distinguishes diagonal from full covariances. hmmlearn's property `covars_` is N × D × D for
 //! every type, so `covariance_type` takes precedence. For `diag` and `spherical` only the diagonals are read; a
@@ -18,6 +21,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use super::Error;
+use crate::channels::{Channel, Channels, Family, Mixture, Multinomial, Poisson};
 use crate::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_common::io::BUFFER;
 use warpkov_common::io::binary::{invalid, of_file, within};
@@ -25,7 +29,7 @@ use warpkov_common::io::npy::{self, Tensor};
 use warpkov_common::io::npz::{Archive, Members};
 
 /// Why a model has no such arrays.
-pub const NO_PLACE: &str = "hmmlearn's arrays have no place for channels, expected JSON";
+pub const NO_PLACE: &str = "hmmlearn's arrays have no place for these channels, expected JSON";
 
 /// A source of named arrays.
 trait Arrays {
@@ -75,7 +79,9 @@ fn model(mut arrays: impl Arrays) -> io::Result<HmmParts> {
     if shape != [n, n] {
         return Err(wrong("transmat_", &shape, &square));
     }
-    let emissions = if arrays.has("emissionprob_") {
+    let emissions = if let Some(channels) = channels(&mut arrays, n)? {
+        Emissions::Channels(channels)
+    } else if arrays.has("emissionprob_") {
         match array(&mut arrays, "emissionprob_")? {
             (shape, probs) if shape.len() == 2 && shape[0] == n => {
                 Emissions::Categorical { symbols: number(shape[1])?, probs }
@@ -99,12 +105,76 @@ fn model(mut arrays: impl Arrays) -> io::Result<HmmParts> {
         return Err(invalid("arrays emissionprob_ and means_ are both missing"));
     };
     let end = arrays.has("end_").then(|| array(&mut arrays, "end_").map(|(_, end)| end)).transpose()?;
-    let mut texts = |name: &str| match arrays.has(name) {
+    let [states, symbols, classes] = ["states_", "symbols_", "classes_"].map(|name| texts(&mut arrays, name));
+    let names = Names { states: states?, symbols: symbols?, classes: classes? };
+    Ok(HmmParts { start, transitions, end, emissions, names })
+}
+
+/// The only channel of an hmmlearn model other than its categorical and its Gaussian ones, which this returns `None` for.
+fn channels(arrays: &mut impl Arrays, n: usize) -> io::Result<Option<Channels>> {
+    if n == 0 {
+        return Ok(None);
+    }
+    let (d, family) = if arrays.has("lambdas_") {
+        match array(arrays, "lambdas_")? {
+            (shape, rates) if shape.len() == 2 && shape[0] == n => (shape[1], Family::Poisson(Poisson { rates })),
+            (shape, _) => return Err(wrong("lambdas_", &shape, &format!("{n} × D"))),
+        }
+    } else if arrays.has("n_trials") && arrays.has("emissionprob_") {
+        let (_, trials) = array(arrays, "n_trials")?;
+        // A number for each observation says nothing about others.
+        let equal = trials.first().filter(|first| trials.iter().all(|trials| trials == *first));
+        let trials = equal.filter(|trials| trials.fract() == 0.0 && (0.0..4e9).contains(*trials)).map(|n| *n as u32);
+        match array(arrays, "emissionprob_")? {
+            (shape, probs) if shape.len() == 2 && shape[0] == n => {
+                (shape[1], Family::Multinomial(Multinomial { trials, probs }))
+            }
+            (shape, _) => return Err(wrong("emissionprob_", &shape, &format!("{n} × D"))),
+        }
+    } else if arrays.has("weights_") {
+        let (shape, weights) = array(arrays, "weights_")?;
+        let [rows, parts] = shape[..] else { return Err(wrong("weights_", &shape, &format!("{n} × K"))) };
+        let (shape, means) = array(arrays, "means_")?;
+        if rows != n || parts == 0 || shape.len() != 3 || shape[..2] != [n, parts] {
+            return Err(wrong("means_", &shape, &format!("{n} × {parts} × D")));
+        }
+        let (of_covars, variances) = array(arrays, "covars_")?;
+        if of_covars != shape {
+            let expected = format!("{n} × {parts} × {}, as mixtures have variances", shape[2]);
+            return Err(wrong("covars_", &of_covars, &expected));
+        }
+        (shape[2], Family::Mixture(Mixture { weights, means, variances }))
+    } else {
+        return Ok(None);
+    };
+    let (dimensions, names) = (number(d)?, texts(arrays, "columns_")?);
+    Ok(Some(Channels { dimensions, names, list: vec![Channel { columns: (0..dimensions).collect(), family }] }))
+}
+
+/// The only channel of a model whose arrays hmmlearn has.
+fn only(channels: &Channels) -> Option<&Family> {
+    match &channels.list[..] {
+        [Channel { columns, family }] if columns.iter().copied().eq(0..channels.dimensions) => match family {
+            Family::Poisson(_) | Family::Mixture(_) | Family::Multinomial(Multinomial { trials: Some(_), .. }) => {
+                Some(family)
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether hmmlearn's models have such channels.
+pub fn holds(channels: &Channels) -> bool {
+    only(channels).is_some()
+}
+
+/// An array of texts; empty if it is absent.
+fn texts(arrays: &mut impl Arrays, name: &str) -> io::Result<Vec<String>> {
+    match arrays.has(name) {
         true => arrays.with(name, |reader| npy::read_texts(reader)),
         false => Ok(Vec::new()),
-    };
-    let names = Names { states: texts("states_")?, symbols: texts("symbols_")?, classes: texts("classes_")? };
-    Ok(HmmParts { start, transitions, end, emissions, names })
+    }
 }
 
 fn array(arrays: &mut impl Arrays, name: &str) -> io::Result<(Vec<usize>, Vec<f64>)> {
@@ -174,10 +244,28 @@ pub fn write(out: &mut dyn Write, model: &Hmm) -> io::Result<()> {
             };
             archive.add("covariance_type", |out| npy::write_texts(out, &[kind]))?;
         }
-        Emissions::Channels(_) => return Err(invalid(NO_PLACE)),
+        Emissions::Channels(channels) => {
+            let d = channels.dimensions as usize;
+            match only(channels) {
+                Some(Family::Poisson(Poisson { rates })) => put("lambdas_", &[n, d], rates)?,
+                Some(Family::Multinomial(Multinomial { trials: Some(trials), probs })) => {
+                    put("emissionprob_", &[n, d], probs)?;
+                    put("n_trials", &[], &[f64::from(*trials)])?;
+                }
+                Some(Family::Mixture(Mixture { weights, means, variances })) => {
+                    let parts = weights.len() / n;
+                    put("weights_", &[n, parts], weights)?;
+                    put("means_", &[n, parts, d], means)?;
+                    put("covars_", &[n, parts, d], variances)?;
+                    archive.add("covariance_type", |out| npy::write_texts(out, &["diag"]))?;
+                }
+                _ => return Err(invalid(NO_PLACE)),
+            }
+        }
     }
     let Names { states, symbols, classes } = model.names();
-    for (name, texts) in [("states_", states), ("symbols_", symbols), ("classes_", classes)] {
+    let columns = if let Emissions::Channels(channels) = model.emissions() { &channels.names } else { &Vec::new() };
+    for (name, texts) in [("states_", states), ("symbols_", symbols), ("classes_", classes), ("columns_", columns)] {
         if !texts.is_empty() {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             archive.add(name, |out| npy::write_texts(out, &texts))?;

@@ -103,7 +103,7 @@ pub fn holds(format: Format, model: &Hmm) -> Result<(), &'static str> {
         (Format::Umdhmm, Emissions::Gaussian { .. } | Emissions::Channels(_), _) | (Format::Umdhmm, _, Some(_)) => {
             Err(umdhmm::NO_PLACE)
         }
-        (Format::Npz, Emissions::Channels(_), _) => Err(arrays::NO_PLACE),
+        (Format::Npz, Emissions::Channels(channels), _) if !arrays::holds(channels) => Err(arrays::NO_PLACE),
         _ => Ok(()),
     }
 }

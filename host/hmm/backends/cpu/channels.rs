@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::backends::cpu::emissions::{Completion, Densities};
+use crate::backends::cpu::densities::{Completion, Densities};
 use crate::channels::{Channel, Channels, Density, Gaussian, Unsupported};
 use crate::covariances::Covariances;
 use crate::sequences::Sequences;
@@ -124,11 +124,13 @@ impl Density for Normals {
             }
         };
         if x.iter().any(|x| x.is_nan()) {
-            return self.densities.completions(x, |completion: Completion<'_>| {
-                if completion.state == state {
-                    add(completion.deviation, &|at| completion.covariance[at]);
-                }
-            });
+            return self.densities.completions_in(
+                state..state + 1,
+                x,
+                |Completion { deviation, covariance, .. }| {
+                    add(deviation, &|at| covariance[at]);
+                },
+            );
         }
         let stride = self.densities.stride();
         let mean = |k: usize| self.densities.means[k * stride + state];

@@ -21,6 +21,7 @@ use warpkov_runtime::Precise;
 
 mod chain;
 mod channels;
+mod densities;
 mod emissions;
 mod exp;
 mod limits;
@@ -33,7 +34,8 @@ mod sweeps;
 mod wide;
 
 pub(crate) use channels::ChannelDensities;
-pub(crate) use emissions::{Completion, Densities, is_partial, restrict};
+pub(crate) use densities::{Completion, Densities, is_partial};
+pub(crate) use emissions::restrict;
 pub use wide::Exact;
 
 /// Maximum number of sequences in a group.

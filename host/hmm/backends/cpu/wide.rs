@@ -19,7 +19,8 @@ use std::sync::OnceLock;
 
 use crate::backend::{Expected, Statistics};
 use crate::backends::cpu::channels::ChannelDensities;
-use crate::backends::cpu::emissions::{Completion, Densities, is_partial, restrict};
+use crate::backends::cpu::densities::{Completion, Densities, is_partial};
+use crate::backends::cpu::emissions::restrict;
 use crate::backends::cpu::limits::power;
 use crate::backends::cpu::product::{Panels, SumProduct, multiply, stride};
 use crate::backends::cpu::{FEW, each};

@@ -134,6 +134,18 @@ fn channels_are_read_back_bit_for_bit() {
             assert!(io::holds(Format::Npz, &model).is_err() && io::holds(Format::Umdhmm, &model).is_err());
         }
     }
+    // hmmlearn has some of them.
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["poisson", "multinomial", "mixture"] {
+        let mut parts = case(7, 3, &[name], &[1]).0.into_parts();
+        if let Emissions::Channels(channels) = &mut parts.emissions {
+            channels.names = (0..channels.dimensions).map(|column| format!("column {column}")).collect();
+        }
+        let model = parts.validated().unwrap();
+        let path = folder.path().join("model.npz");
+        io::write(&path, Format::Npz, &model).unwrap();
+        assert_eq!(io::read(&path, None).unwrap(), model, "{name}");
+    }
 }
 
 #[test]
