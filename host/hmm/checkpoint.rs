@@ -22,7 +22,7 @@ use bytemuck::cast_slice;
 
 use super::durations::Segments;
 use super::model::{Covariances, Emissions, Hmm, HmmParts};
-use super::options::{Constraint, Frozen, Options, Pseudocount};
+use super::options::{By, Constraint, Frozen, Options, Pseudocount};
 use super::sequences::{Observations, Sequences};
 use super::solution::Run;
 use warpkov_common::checkpoint::{Contents, Hash, content};
@@ -108,7 +108,14 @@ fn objective(options: &Options) -> String {
             Pseudocount::Equal(count) => count.to_string(),
             Pseudocount::Each(counts) => format!("{counts:?}"),
         });
-    let mut text = format!("pseudocounts {start}, {transitions} and {emissions}, variance floor {}", options.floor);
+    let mut text = match options.by {
+        By::BaumWelch => String::new(),
+        by => format!("by {by}, "),
+    };
+    text += &format!("pseudocounts {start}, {transitions} and {emissions}, variance floor {}", options.floor);
+    if options.sticky != 0.0 {
+        text += &format!(", sticky {}", options.sticky);
+    }
     if let Some(prior) = &options.normals {
         text += &format!(", {prior:?}");
     }

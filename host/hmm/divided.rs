@@ -36,6 +36,7 @@ use super::maximise::{Spread, maximise};
 use super::model::Hmm;
 use super::options::{Options, Precision};
 use super::place::{Dynamic, Error, recursions};
+use super::segmental::BestPaths;
 use super::sequences::Sequences;
 use warpkov_common::interrupt;
 use warpkov_common::ranks;
@@ -178,6 +179,13 @@ impl<'a> Divided<'a> {
             stopped: false,
             slow: false,
         }
+    }
+
+    /// The same, whose E step counts the [best paths](BestPaths) of the share.
+    #[must_use]
+    pub fn by_paths(self, share: Option<&'a Sequences>) -> Self {
+        let by_paths = |(own, share)| -> Dynamic<'a> { Box::new(BestPaths::new(own, share)) };
+        Self { own: self.own.zip(share).map(by_paths), ..self }
     }
 
     /// What each rank, on its `device`, has done so far. All ranks call it.

@@ -15,8 +15,11 @@
 //! | [`occupancy`] | expected times in states, and visits |
 //! | [`windows`] | parts of sequences as sequences |
 //! | [`invariants`] | identities that every result satisfies, checked at run time |
+//! | [`segmental`] | the E step of Viterbi training |
 //! | [`maximise`] | the M step of the Baum-Welch algorithm |
-//! | [`train`] | the Baum-Welch loop, AIC and BIC |
+//! | [`train`] | the loop of training, AIC and BIC |
+//! | [`variational`] | variational Bayes |
+//! | [`select`] | the choice of the number of states |
 //! | [`solution`], [`checkpoint`] | results, and checkpoints of training |
 //! | [`sample`], [`generate`] | sampling of sequences, generation of models |
 //! | [`io`], [`plot`] | file formats and plots |
@@ -45,7 +48,10 @@ pub mod plot;
 pub mod report;
 pub mod run;
 pub mod sample;
+pub mod segmental;
+pub mod select;
 pub mod sequences;
 pub mod solution;
 pub mod train;
+pub mod variational;
 pub mod windows;

@@ -3,14 +3,15 @@
 //!
 //! πᵢ ∝ Σ γ₁(i); Aᵢⱼ ∝ Σₜ ξₜ(i, j) over t < T, normalised together with endᵢ ∝ Σ γ_T(i) where the model has end
 //! probabilities; Bⱼₒ ∝ Σ γₜ(j) over the t with oₜ = o; μⱼ and Σⱼ are moments weighted by γ. Pseudocounts c, a
-//! Dirichlet prior, are added to the counts. Zeros stay zeros, with pseudocounts too. A row without counts keeps its
-//! parameters. A [prior](super::options::NormalPrior) of means and covariances adds to the moments. Parameters may be
+//! Dirichlet prior, are added to the counts, and a [sticky](super::options::Options::sticky) one to those of Aᵢᵢ. Zeros
+//! stay zeros, with pseudocounts too. A row without counts keeps its parameters. A [prior](super::options::NormalPrior) of means and covariances adds to the moments. Parameters may be
 //! [frozen](super::options::Frozen), covariances [constrained](Constraint), and emissions
 //! [tied](super::options::Options::ties). Missing components of vectors have
 //! contributed their expectations to the moments, so that the step maximises the likelihood of the observed ones.
 //!
 //! Variances have a floor, because the likelihood is unbounded as a state collapses onto one observation. The floor
-//! f(k) of dimension k is a fraction of the variance of all observations in that dimension. With F = diag(f), every
+//! f(k) of dimension k is a fraction of the variance of all observations in that dimension, by the weights of their
+//! sequences. With F = diag(f), every
 //! eigenvalue of F⁻½ Σⱼ F⁻½ must be at least b = 1. If the previous Σⱼ has a smaller eigenvalue, b is that eigenvalue
 //! instead, so that the previous model satisfies the constraint and the likelihood never decreases. Raising the
 //! eigenvalues below b to b gives the constrained maximiser.
@@ -27,7 +28,8 @@ use super::model::{Covariances, Emissions, Hmm, HmmParts};
 use super::options::{Constraint, Options, Pseudocounts};
 use super::sequences::{Observations, Sequences};
 
-/// The scale of the observed vectors in each dimension.
+/// The scale of the observed vectors in each dimension. Observations count by the [weights](Sequences::weights) of their sequences; those
+/// of weight 0 do not count.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spread {
     /// The variance of all observed numbers, D numbers; 0 for a dimension without any.
@@ -42,12 +44,19 @@ impl Spread {
     pub fn new(sequences: &Sequences) -> Self {
         let Observations::Vectors { dimensions, values } = sequences.observations() else { return Self::default() };
         let d = *dimensions as usize;
-        let counts: Vec<f64> =
-            (0..d).map(|k| values.iter().skip(k).step_by(d).filter(|x| !x.is_nan()).count() as f64).collect();
+        // Weights in a unit that keeps their sum from overflow.
+        let weight = |sequence: usize| sequences.weight(sequence) / sequences.unit();
+        let rows = || {
+            let weighed = (0..sequences.len()).filter(move |&sequence| weight(sequence) > 0.0);
+            weighed.flat_map(move |sequence| {
+                let range = sequences.range(sequence);
+                values[range.start * d..range.end * d].chunks_exact(d).map(move |row| (row, weight(sequence)))
+            })
+        };
         let (mut least, mut most) = (vec![f64::INFINITY; d], vec![f64::NEG_INFINITY; d]);
-        let mut means = vec![0.0; d];
-        let mut variances = vec![0.0; d];
-        for row in values.chunks_exact(d) {
+        let [mut counts, mut means, mut variances] = [(); 3].map(|()| vec![0.0; d]);
+        for (row, weight) in rows() {
+            (0..d).filter(|&k| !row[k].is_nan()).for_each(|k| counts[k] += weight);
             least.iter_mut().zip(row).for_each(|(least, x)| *least = least.min(*x));
             most.iter_mut().zip(row).for_each(|(most, x)| *most = most.max(*x));
         }
@@ -56,12 +65,12 @@ impl Spread {
         let largest: Vec<f64> = least.iter().zip(&most).map(most_of).collect();
         // Scaling by the largest value keeps squares from overflow and underflow.
         let units: Vec<f64> = largest.iter().map(|&most| if most > 0.0 { most } else { 1.0 }).collect();
-        for row in values.chunks_exact(d) {
-            (0..d).filter(|&k| !row[k].is_nan()).for_each(|k| means[k] += row[k] / units[k] / counts[k]);
+        for (row, weight) in rows() {
+            (0..d).filter(|&k| !row[k].is_nan()).for_each(|k| means[k] += weight * (row[k] / units[k]) / counts[k]);
         }
-        for row in values.chunks_exact(d) {
+        for (row, weight) in rows() {
             let observed = (0..d).filter(|&k| !row[k].is_nan());
-            observed.for_each(|k| variances[k] += (row[k] / units[k] - means[k]).powi(2) / counts[k]);
+            observed.for_each(|k| variances[k] += weight * (row[k] / units[k] - means[k]).powi(2) / counts[k]);
         }
         for (k, variance) in variances.iter_mut().enumerate() {
             // Equal values have variance 0, even where their computed mean is rounded.
@@ -153,7 +162,7 @@ fn maximise_segments(segments: &mut Segments, expected: &Expected, options: &Opt
     let rows = segments.transitions.chunks_exact_mut(k).zip(visited.led.chunks_exact(k));
     for (i, (row, counts)) in rows.enumerate() {
         let end = segments.end.as_mut().map(|end| (&mut end[i], visited.ended[i], transitions.of_ends()));
-        normalise(row, counts, |j| transitions.at(i * k + j), end);
+        normalise(row, counts, |j| options.of_transition(i * k + j, k), end);
     }
     for (duration, counts) in segments.durations.iter_mut().zip(&visited.steps) {
         if let Some(duration) = duration {
@@ -179,7 +188,7 @@ fn maximise_parts(model: &mut HmmParts, expected: &Expected, options: &Options, 
         let rows = model.transitions.chunks_exact_mut(n).zip(expected.transitions.chunks_exact(n));
         for (state, (row, counts)) in rows.enumerate() {
             let end = model.end.as_mut().map(|end| (&mut end[state], expected.end[state], transitions.of_ends()));
-            normalise(row, counts, |j| transitions.at(state * n + j), end);
+            normalise(row, counts, |j| options.of_transition(state * n + j, n), end);
         }
     }
     match (&mut model.emissions, &expected.emissions) {

@@ -199,27 +199,6 @@ impl Constraint {
             }
         }
     }
-
-    /// Number of free parameters of a model whose covariances satisfy the constraint: the positive entries of each
-    /// distribution less one, all means, and the entries of the covariances that determine the others.
-    #[must_use]
-    pub fn parameters(self, model: &Hmm) -> usize {
-        let visits = model.visits();
-        let Emissions::Gaussian { dimensions, covariances, .. } = visits.emissions() else {
-            return model.parameters();
-        };
-        let (n, d) = (visits.start().len(), *dimensions as usize);
-        let entries = match covariances {
-            Covariances::Diagonal(_) => d,
-            Covariances::Full(_) => d * (d + 1) / 2,
-        };
-        let free = match self {
-            Self::None => n * entries,
-            Self::Spherical => n,
-            Self::Tied => entries,
-        };
-        model.parameters() - n * entries + free
-    }
 }
 
 /// Parameters that training leaves as they are.
@@ -235,18 +214,47 @@ pub struct Frozen {
     pub covariances: bool,
 }
 
+choice! {
+    /// The algorithm of training.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum By {
+        /// Baum and Welch's: it counts all paths by their probabilities, and maximises P(O).
+        #[default]
+        BaumWelch = "baum-welch",
+        /// Segmental k-means: it counts the most probable path q alone, and maximises P(O, q).
+        Viterbi = "viterbi",
+    }
+}
+
+impl By {
+    /// What training maximises, if there is no prior.
+    #[must_use]
+    pub fn likelihood(self) -> &'static str {
+        match self {
+            Self::BaumWelch => "ln P(O)",
+            Self::Viterbi => "ln P(O, q)",
+        }
+    }
+}
+
 /// Default of [`Options::floor`]. Standard deviations down to 3·10⁻⁵ of those of all observations are unaffected.
 pub const FLOOR: f64 = 1e-9;
 
 /// Options of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
+    /// The algorithm. Recursions [over](crate::run::Setup::over) maxima take its E step for [`By::Viterbi`].
+    pub by: By,
     /// Maximum number of M steps.
     pub iterations: u32,
     /// A model has converged when the relative increase of its objective is at most this.
     pub tolerance: f64,
+    /// A model has also converged when the increase of its objective is at most this.
+    pub tolerance_absolute: f64,
     /// Pseudocounts, a Dirichlet prior.
     pub pseudocounts: Pseudocounts,
+    /// κ, at least 0: added to the expected counts of all Aᵢᵢ, beside the pseudocounts. States then last: a sticky chain.
+    pub sticky: f64,
     /// The prior of means and covariances.
     pub normals: Option<NormalPrior>,
     /// Parameters that stay as they are.
@@ -266,9 +274,12 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            by: By::BaumWelch,
             iterations: 100,
             tolerance: 1e-6,
+            tolerance_absolute: 0.0,
             pseudocounts: Pseudocounts::default(),
+            sticky: 0.0,
             normals: None,
             frozen: Frozen::default(),
             constraint: Constraint::None,
@@ -282,14 +293,20 @@ impl Default for Options {
 impl Options {
     /// Whether the objective is the likelihood alone.
     pub(super) fn no_prior(&self) -> bool {
-        self.pseudocounts.none() && self.normals.is_none()
+        self.pseudocounts.none() && self.sticky == 0.0 && self.normals.is_none()
+    }
+
+    /// What is added to the expected count of Aᵢⱼ, at index i N + j of N states.
+    pub(super) fn of_transition(&self, index: usize, states: usize) -> f64 {
+        let sticky = if index / states == index % states { self.sticky } else { 0.0 };
+        self.pseudocounts.transitions.at(index) + sticky
     }
 
     /// The pseudocounts of π, A and B, where the M step of a model that emits symbols has no other option.
     pub(super) fn plain(&self) -> Option<[f64; 3]> {
         match self.pseudocounts.all() {
             [&Pseudocount::Equal(start), &Pseudocount::Equal(transitions), &Pseudocount::Equal(emissions)]
-                if self.frozen == Frozen::default() && self.ties.is_empty() =>
+                if self.frozen == Frozen::default() && self.ties.is_empty() && self.sticky == 0.0 =>
             {
                 Some([start, transitions, emissions])
             }
@@ -302,6 +319,7 @@ impl Options {
         let Pseudocounts { start, transitions, emissions } = &self.pseudocounts;
         start.check("pi", model.start().len())?;
         transitions.check("A", model.transitions().len())?;
+        Pseudocount::Equal(self.sticky).check("A[i][i]", 0)?;
         if let Emissions::Categorical { probs, .. } = model.emissions() {
             emissions.check("B", probs.len())?;
         }
@@ -347,29 +365,37 @@ impl Options {
         }
     }
 
-    /// Number of free parameters of a trained model: those of [`Constraint::parameters`], of tied emissions only once.
+    /// Number of free parameters of a trained model: the positive entries of each distribution less one, all means, and the entries of the
+    /// covariances that determine the others under the [constraint](Constraint); those of tied emissions only once.
     #[must_use]
     pub fn parameters(&self, model: &Hmm) -> usize {
-        if model.segments().is_some() {
-            return self.constraint.parameters(model);
-        }
-        let of_state = |state: usize| match model.emissions() {
+        let visits = model.visits();
+        // The steps of a duration are those of one state.
+        let ties = if model.segments().is_some() { &[][..] } else { &self.ties };
+        let again = (0..ties.len()).filter(|&state| ties[..state].contains(&ties[state]));
+        match visits.emissions() {
             Emissions::Categorical { symbols, probs } => {
-                let row = &probs[state * *symbols as usize..][..*symbols as usize];
-                row.iter().filter(|p| **p > 0.0).count().saturating_sub(1)
+                let row = |state: usize| &probs[state * *symbols as usize..][..*symbols as usize];
+                let free = |state: usize| row(state).iter().filter(|p| **p > 0.0).count().saturating_sub(1);
+                model.parameters() - again.map(free).sum::<usize>()
             }
             Emissions::Gaussian { dimensions, covariances, .. } => {
-                let d = *dimensions as usize;
-                d + match (self.constraint, covariances) {
-                    (Constraint::Tied, _) => 0,
-                    (Constraint::Spherical, _) => 1,
-                    (Constraint::None, Covariances::Diagonal(_)) => d,
-                    (Constraint::None, Covariances::Full(_)) => d * (d + 1) / 2,
-                }
+                let (n, d) = (visits.start().len(), *dimensions as usize);
+                let entries = match covariances {
+                    Covariances::Diagonal(_) => d,
+                    Covariances::Full(_) => d * (d + 1) / 2,
+                };
+                let (of_state, of_all) = match self.constraint {
+                    Constraint::None => (entries, 0),
+                    Constraint::Spherical => (1, 0),
+                    Constraint::Tied => (0, entries),
+                };
+                model.parameters() - n * (entries - of_state) + of_all - again.count() * (d + of_state)
             }
-            Emissions::Channels(channels) => channels.free(model.start().len()) / model.start().len(),
-        };
-        let again = (0..self.ties.len()).filter(|&state| self.ties[..state].contains(&self.ties[state]));
-        self.constraint.parameters(model) - again.map(of_state).sum::<usize>()
+            Emissions::Channels(channels) => {
+                let n = visits.start().len();
+                model.parameters() - again.count() * (channels.free(n) / n)
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ use plotters::style::RGBColor;
 use plotters::style::colors::colormaps::{ColorMap, ViridisRGB};
 
 use super::model::Hmm;
+use super::options::By;
 use super::train::Trained;
 use warpkov_common::names::name;
 use warpkov_common::plot::canvas::{Anchor, Canvas, GREY, INK, Rect};
@@ -32,7 +33,7 @@ const FRAME: Rect = Rect { x: 180, y: 130, width: 1180, height: 740 };
 ///
 /// # Errors
 /// [`PlotError`], if text cannot be laid out or the picture cannot be encoded.
-pub fn draw_training(title: &str, trained: &Trained, format: Format) -> Result<Vec<u8>, PlotError> {
+pub fn draw_training(title: &str, trained: &Trained, by: By, format: Format) -> Result<Vec<u8>, PlotError> {
     let all = trained.runs.iter().flat_map(|run| run.log_likelihoods.iter().copied());
     let low = lowest_shown(all.clone().collect());
     let line = |index: usize, colour: RGBColor, width: i32| Line {
@@ -48,7 +49,7 @@ pub fn draw_training(title: &str, trained: &Trained, format: Format) -> Result<V
     let (least, most) = (shown.clone().fold(f64::INFINITY, f64::min), shown.fold(f64::NEG_INFINITY, f64::max));
     let least = least.min(most - 1e-3 * most.abs().max(1.0));
     lines.push(Line { points: vec![(0.0, least)], colour: COLOURS[5], width: 1 });
-    let mut legend = vec![("ln P(O)".to_owned(), COLOURS[0])];
+    let mut legend = vec![(by.likelihood().to_owned(), COLOURS[0])];
     if trained.runs.len() > 1 {
         legend.push(("other starts".to_owned(), COLOURS[5]));
     }

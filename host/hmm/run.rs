@@ -9,9 +9,21 @@ use crate::backend::Recursions;
 use crate::backends::device::{ForwardMethod, Limits, OverPaths, Scan, UnfitForSlices};
 use crate::divided::{Divided, Division, RankShare};
 use crate::model::{Emissions, Hmm};
-use crate::options::Precision;
+use crate::options::{By, Precision};
 use crate::place::{Error, cost, recursions};
+use crate::segmental::BestPaths;
 use crate::sequences::Sequences;
+
+impl By {
+    /// What the recursions of the algorithm compute.
+    #[must_use]
+    pub fn over(self) -> OverPaths {
+        match self {
+            Self::BaumWelch => OverPaths::Sums,
+            Self::Viterbi => OverPaths::Maxima,
+        }
+    }
+}
 
 /// The recursions, wherever they run.
 pub type Running<'r> = dyn Recursions<Error = Error> + 'r;
@@ -29,7 +41,7 @@ pub struct Setup<'a> {
     pub precision: Precision,
     /// Use of the scan over time on a device.
     pub scan: Scan,
-    /// What is computed, which the scan's estimate depends on.
+    /// What is computed, which the scan's estimate depends on. The E step over maxima is that of [`BestPaths`].
     pub over: OverPaths,
     /// The method of the forward recursion on a device.
     pub method: ForwardMethod,
@@ -73,12 +85,19 @@ impl Setup<'_> {
         };
         if comm.size() == 1 {
             let mut recursions = recursions(place, sequences, precision, limits(sequences))?;
+            if over == OverPaths::Maxima {
+                recursions = Box::new(BestPaths::new(recursions, sequences));
+            }
             return Ok((work(&mut *recursions)?, Vec::new()));
         }
         let division = Division::new(sequences, comm.size());
         let share = division.share(comm.rank());
         let limits = limits(share.as_ref().unwrap_or(sequences));
-        let mut divided = agree(Divided::open(&division, share.as_ref(), place, precision, limits, comm))?;
+        let opened = Divided::open(&division, share.as_ref(), place, precision, limits, comm);
+        let mut divided = agree(match over {
+            OverPaths::Sums => opened,
+            OverPaths::Maxima => opened.map(|divided| divided.by_paths(share.as_ref())),
+        })?;
         let found = work(&mut divided)?;
         let shares = divided.shares(&place.name())?;
         Ok((found, shares))

@@ -285,6 +285,15 @@ impl Sequences {
         self.weights.get(sequence).copied().unwrap_or(1.0)
     }
 
+    /// Σ w T over the sequences: the number of observations, each counted by the weight of its sequence.
+    #[must_use]
+    pub fn weighted_steps(&self) -> f64 {
+        match &self.weights[..] {
+            [] => self.steps() as f64,
+            weights => (0..).zip(weights).map(|(sequence, weight)| weight * self.range(sequence).len() as f64).sum(),
+        }
+    }
+
     /// The greatest power of two up to the largest weight. Recursions in any precision bear weights in this unit.
     pub(crate) fn unit(&self) -> f64 {
         let largest = self.weights.iter().copied().fold(0.0, f64::max);

@@ -1,4 +1,5 @@
-//! Training: the Baum-Welch algorithm (expectation-maximisation) for one or several models in one batch.
+//! Training: the Baum-Welch algorithm (expectation-maximisation) for one or several models in one batch, or
+//! [Viterbi training](super::segmental).
 //!
 //! The E step computes expected counts of the hidden paths. The [M step](super::maximise) maximises the expected
 //! log-likelihood given these counts. Each sequence's counts are divided by its own likelihood, and γ of the last step
@@ -6,7 +7,7 @@
 //! [weight](super::sequences::Sequences::with_weights) w: ln P(O) is Σ w ln P(O) over the sequences. States may be
 //! [known](super::sequences::Sequences::with_states): if all are, the counts are those of the known paths, and one iteration
 //! yields the supervised estimate. With pseudocounts c, a Dirichlet prior, the
-//! objective is ln P(O) + Σ c ln p. A [prior](super::options::NormalPrior) of means and covariances adds its logarithm.
+//! objective is ln P(O) + Σ c ln p, where c of Aᵢᵢ includes the [sticky](Options::sticky) count. A [prior](super::options::NormalPrior) of means and covariances adds its logarithm.
 //! The objective never decreases; each iteration checks this.
 
 use std::ops::ControlFlow;
@@ -202,7 +203,8 @@ impl<'a> InTraining<'a> {
                 if objective < from - slack * from.abs().max(1.0) {
                     run.fell = Some(from);
                 } else {
-                    run.converged = objective - from <= options.tolerance * from.abs();
+                    let enough = options.tolerance_absolute.max(options.tolerance * from.abs());
+                    run.converged = objective - from <= enough;
                 }
             }
         }
@@ -331,17 +333,17 @@ fn conditioning(model: &Hmm, floor: f64) -> f64 {
     }
 }
 
-/// Akaike's information criterion, 2 k − 2 ln P(O), for k free [parameters](Constraint::parameters).
+/// Akaike's information criterion, 2 k − 2 ln P(O), for k free [parameters](Options::parameters).
 #[must_use]
 pub fn aic(parameters: usize, log_likelihood: f64) -> f64 {
     2.0 * parameters as f64 - 2.0 * log_likelihood
 }
 
-/// The Bayesian information criterion, k ln n − 2 ln P(O), for k free [parameters](Constraint::parameters) and n
-/// observations.
+/// The Bayesian information criterion, k ln n − 2 ln P(O), for k free [parameters](Options::parameters) and n
+/// observations: those of a sequence of [weight](Sequences::weights) w count as w.
 #[must_use]
 pub fn bic(parameters: usize, sequences: &Sequences, log_likelihood: f64) -> f64 {
-    parameters as f64 * (sequences.steps() as f64).ln() - 2.0 * log_likelihood
+    parameters as f64 * sequences.weighted_steps().ln() - 2.0 * log_likelihood
 }
 
 /// Logarithm of the prior up to a constant: Σ c ln p over all p > 0, and that of means and covariances.
@@ -363,7 +365,10 @@ fn log_prior(model: &Hmm, options: &Options) -> f64 {
         Some(segments) => (segments.start(), segments.transitions(), segments.end()),
         None => (model.start(), model.transitions(), model.end()),
     };
-    each(pi, start) + each(a, transitions) + part(end.unwrap_or_default(), |_| transitions.of_ends()) + emitted
+    each(pi, start)
+        + part(a, |at| options.of_transition(at, pi.len()))
+        + part(end.unwrap_or_default(), |_| transitions.of_ends())
+        + emitted
 }
 
 /// Logarithm of the [prior](NormalPrior) of means and covariances, up to a constant.
@@ -474,10 +479,13 @@ mod tests {
     }
 
     fn told(logs: &[&[f64]]) -> Trained {
+        told_by(logs, &Options::default())
+    }
+
+    fn told_by(logs: &[&[f64]], options: &Options) -> Trained {
         let model = IceCream.generate().unwrap();
         let mut recursions = Told(logs.iter().map(|logs| logs.iter().copied()).collect());
-        let Ok(trained) =
-            train(&mut recursions, vec![model; logs.len()], &Options::default(), &mut |_| ControlFlow::Continue(()))
+        let Ok(trained) = train(&mut recursions, vec![model; logs.len()], options, &mut |_| ControlFlow::Continue(()))
         else {
             panic!("no sequence is impossible")
         };
@@ -545,6 +553,17 @@ mod tests {
         };
         assert!(train(&mut recursions, vec![given], &Options::default(), &mut observe).is_ok());
         assert_eq!(rounds, logs.len());
+    }
+
+    #[test]
+    fn tolerances_are_relative_or_absolute() {
+        let logs = [-100.0, -50.0, -40.0, -39.0, -38.9, -38.9];
+        let steps = |tolerance, tolerance_absolute| {
+            let options = Options { tolerance, tolerance_absolute, ..Options::default() };
+            told_by(&[&logs], &options).best().log_likelihoods.len()
+        };
+        assert_eq!([steps(0.2, 0.0), steps(0.0, 10.0), steps(0.0, 1.0), steps(0.0, 0.0)], [3, 3, 4, 6]);
+        assert_eq!([steps(0.01, 1.0), steps(0.03, 0.5)], [4, 4]);
     }
 
     #[test]

@@ -12,11 +12,13 @@ use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::generate::restart;
 use warpkov_hmm::io::{self, Format};
 use warpkov_hmm::model::{self, Covariances, Emissions, Hmm, HmmParts, Names};
-use warpkov_hmm::options::{Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
+use warpkov_hmm::options::{By, Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
 use warpkov_hmm::run::{Running, alone};
 use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{self, Observations, Sequences};
+use warpkov_hmm::solution::Run;
 use warpkov_hmm::train::{Round, Status, train};
+use warpkov_hmm::variational::{BeliefRun, Beliefs, EmissionBeliefs, train_beliefs};
 use warpkov_runtime::choose::DeviceChoice;
 
 use crate::array::{Buffer, Input};
@@ -39,6 +41,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hmm_posteriors, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_save, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_train, module)?)?;
+    module.add_function(wrap_pyfunction!(hmm_variational, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_sample, module)?)?;
     filter::register(module)?;
     paths::register(module)
@@ -258,7 +261,10 @@ struct Normals {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Training {
+    by: String,
     iterations: u32,
+    /// Of several models, each of which ends by itself.
+    tolerance: f64,
     start: Counts,
     transitions: Counts,
     emissions: Counts,
@@ -273,12 +279,24 @@ struct Training {
     ties: Option<Input<u32>>,
     /// The seed with which the parameters of channels are redrawn before.
     redraw: Option<u64>,
-    /// Takes ln P(O) and the objective after each E step. Returns whether to stop.
-    observe: Py<PyAny>,
+    /// Takes ln P(O) and the objective of the only model after each E step. Returns whether to stop.
+    observe: Option<Py<PyAny>>,
 }
 
 impl Training {
-    fn options(self, precision: Precision) -> PyResult<(Options, Py<PyAny>)> {
+    /// The sequences with what is known of them.
+    fn sequences(&self, mut sequences: Sequences, model: &Hmm) -> PyResult<Sequences> {
+        if let Some(states) = &self.states {
+            sequences = sequences.with_states(states.to_vec()).map_err(invalid)?;
+        }
+        if let Some(weights) = &self.weights {
+            sequences = sequences.with_weights(weights.to_vec()).map_err(invalid)?;
+        }
+        sequences.check_states(model).map_err(invalid)?;
+        Ok(sequences)
+    }
+
+    fn options(self, precision: Precision) -> PyResult<(Options, Option<Py<PyAny>>)> {
         let [start, transitions, emissions, covariances] = self.frozen;
         let normals = self.normals.map(|prior| NormalPrior {
             means: prior.means.to_vec(),
@@ -292,9 +310,11 @@ impl Training {
             emissions: self.emissions.into(),
         };
         let options = Options {
+            by: choice::<By>("by", &self.by)?,
             iterations: self.iterations,
-            // `observe` decides.
             tolerance: 0.0,
+            // Otherwise `observe` decides.
+            tolerance_absolute: if self.observe.is_none() { self.tolerance } else { 0.0 },
             pseudocounts,
             normals,
             frozen: Frozen { start, transitions, emissions, covariances },
@@ -307,55 +327,157 @@ impl Training {
     }
 }
 
-/// The parameters after training, and how training ended.
+/// The best model after training, how its training ended, ln P(O) and the objective in its course, and the last ln P(O) of all models.
+type Learnt<'py> = (Bound<'py, PyDict>, &'static str, (Buffer, Buffer), Buffer);
+
+/// Trains models of one shape.
 #[pyfunction]
 fn hmm_train<'py>(
     py: Python<'py>,
-    parts: Parts,
+    starts: Vec<Parts>,
     sequences: Observed,
     place: Where,
     training: Training,
-) -> PyResult<(Bound<'py, PyDict>, &'static str)> {
-    let mut model = parts.model()?;
-    if let Some(ties) = &training.ties {
-        let mut parts = model.into_parts();
-        parts.emissions = parts.emissions.shared(&ties.to_vec());
-        model = parts.validated().map_err(wrong)?;
-    }
-    let mut sequences = sequences.sequences(&model)?;
+) -> PyResult<Learnt<'py>> {
+    let tied = |parts: &Parts| match &training.ties {
+        Some(ties) => {
+            let mut parts = parts.model()?.into_parts();
+            parts.emissions = parts.emissions.shared(&ties.to_vec());
+            parts.validated().map_err(wrong)
+        }
+        None => parts.model(),
+    };
+    let mut models: Vec<Hmm> = starts.iter().map(tied).collect::<PyResult<_>>()?;
+    let first = models.first().ok_or_else(|| invalid("there is no model to train"))?;
+    let sequences = training.sequences(sequences.sequences(first)?, first)?;
     if let Some(seed) = training.redraw {
-        let fresh = restart(&model, &sequences, seed, 0).into_parts().emissions;
-        model = HmmParts { emissions: fresh, ..model.into_parts() }.validated().map_err(wrong)?;
+        for (stream, model) in (0..).zip(&mut models) {
+            let fresh = restart(model, &sequences, seed, stream).into_parts().emissions;
+            *model = model.clone().with_emissions(|_| fresh).map_err(wrong)?;
+        }
     }
-    if let Some(states) = &training.states {
-        sequences = sequences.with_states(states.to_vec()).map_err(invalid)?;
-    }
-    if let Some(weights) = &training.weights {
-        sequences = sequences.with_weights(weights.to_vec()).map_err(invalid)?;
-    }
-    sequences.check_states(&model).map_err(invalid)?;
+    let model = &models[0];
     let (options, observer) = training.options(choice("precision", &place.precision)?)?;
     let mut stopped = Ok(false);
-    let trained = compute(py, &model, &sequences, &place, OverPaths::Sums, |recursions| {
-        let mut observe = |round: &Round| {
-            let told = (round.log_likelihood, round.objective);
-            stopped = Python::attach(|py| observer.call1(py, told)?.extract(py));
-            match stopped {
-                Ok(false) if !interrupt::requested() => ControlFlow::Continue(()),
-                _ => ControlFlow::Break(()),
-            }
-        };
-        Ok(train(recursions, vec![model.clone()], &options, &mut observe)?)
+    let trained = compute(py, model, &sequences, &place, options.by.over(), |recursions| {
+        let mut observe = |round: &Round| tell(observer.as_ref(), round, &mut stopped);
+        Ok(train(recursions, models.clone(), &options, &mut observe)?)
     });
     let stopped = stopped?;
     let trained = trained?;
-    let status = match trained.status {
+    let status = ended(trained.status, stopped)?;
+    let all = trained.runs.iter().map(Run::log_likelihood).collect::<Vec<_>>().into();
+    let best = trained.best().clone();
+    let course = (best.log_likelihoods.into(), best.objectives.into());
+    Ok((arrays(py, best.model)?, status, course, all))
+}
+
+/// Tells the observer of an E step, and keeps whether it stops.
+fn tell(observer: Option<&Py<PyAny>>, round: &Round, stopped: &mut PyResult<bool>) -> ControlFlow<()> {
+    if let Some(observer) = observer {
+        let told = (round.log_likelihood, round.objective);
+        *stopped = Python::attach(|py| observer.call1(py, told)?.extract(py));
+    }
+    match stopped {
+        Ok(false) if !interrupt::requested() => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    }
+}
+
+/// How training ended. An observer that stops it has found it converged.
+fn ended(status: Status, stopped: bool) -> PyResult<&'static str> {
+    Ok(match status {
         Status::Interrupted if !stopped => return Err(PyKeyboardInterrupt::new_err(())),
         Status::Converged | Status::Interrupted => "converged",
         Status::Iterations => "iterations",
         Status::Fell => "fell",
-    };
-    Ok((arrays(py, trained.best().model.clone())?, status))
+    })
+}
+
+/// A distribution of the parameters.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Believed {
+    start: Input<f64>,
+    transitions: Input<f64>,
+    /// Dirichlet parameters of B, or
+    symbols: Option<(u32, Input<f64>)>,
+    /// the dimension and m, and
+    means: Option<(u32, Input<f64>)>,
+    /// beta,
+    strengths: Option<Input<f64>>,
+    /// nu,
+    degrees: Option<Input<f64>>,
+    /// and S: diagonals, or matrices.
+    variances: Option<Input<f64>>,
+    covariances: Option<Input<f64>>,
+}
+
+impl Believed {
+    fn beliefs(&self) -> PyResult<Beliefs> {
+        let scales = match (&self.variances, &self.covariances) {
+            (Some(diagonals), None) => Covariances::Diagonal(diagonals.to_vec()),
+            (_, matrices) => Covariances::Full(matrices.as_ref().map(|matrices| matrices.to_vec()).unwrap_or_default()),
+        };
+        let emissions = match (&self.symbols, &self.means, &self.strengths, &self.degrees) {
+            (Some((symbols, counts)), None, None, None) => {
+                EmissionBeliefs::Categorical { symbols: *symbols, counts: counts.to_vec() }
+            }
+            (None, Some((dimensions, means)), Some(strengths), Some(degrees)) => EmissionBeliefs::Gaussian {
+                dimensions: *dimensions,
+                means: means.to_vec(),
+                strengths: strengths.to_vec(),
+                degrees: degrees.to_vec(),
+                scales,
+            },
+            _ => return Err(invalid("expected symbols, or means, strengths, degrees and scales")),
+        };
+        let (start, transitions) = (self.start.to_vec(), self.transitions.to_vec());
+        let beliefs = Beliefs { start, transitions, end: None, emissions };
+        beliefs.check().map_err(invalid)?;
+        Ok(beliefs)
+    }
+}
+
+/// The best posterior after variational training, how it ended, the lower bound in its course (twice), and the last one of all starts.
+#[pyfunction]
+fn hmm_variational<'py>(
+    py: Python<'py>,
+    starts: Vec<Believed>,
+    prior: Believed,
+    sequences: Observed,
+    place: Where,
+    training: Training,
+) -> PyResult<Learnt<'py>> {
+    let prior = prior.beliefs()?;
+    let starts: Vec<Beliefs> = starts.iter().map(Believed::beliefs).collect::<PyResult<_>>()?;
+    let model = prior.mean(Names::default()).map_err(wrong)?;
+    let sequences = training.sequences(sequences.sequences(&model)?, &model)?;
+    let (options, observer) = training.options(choice("precision", &place.precision)?)?;
+    let mut stopped = Ok(false);
+    let trained = compute(py, &model, &sequences, &place, OverPaths::Sums, |recursions| {
+        let mut observe = |round: &Round| tell(observer.as_ref(), round, &mut stopped);
+        Ok(train_beliefs(recursions, &sequences, &prior, starts, &options, &mut observe)?)
+    });
+    let stopped = stopped?;
+    let (mut runs, best, status) = trained?;
+    let status = ended(status, stopped)?;
+    let all = runs.iter().map(BeliefRun::bound).collect::<Vec<_>>().into();
+    let BeliefRun { beliefs, bounds, .. } = runs.swap_remove(best);
+    let found = PyDict::new(py);
+    found.set_item("start", Buffer::from(beliefs.start))?;
+    found.set_item("transitions", Buffer::from(beliefs.transitions))?;
+    match beliefs.emissions {
+        EmissionBeliefs::Categorical { counts, .. } => found.set_item("emissions", Buffer::from(counts))?,
+        EmissionBeliefs::Gaussian { means, strengths, degrees, scales, .. } => {
+            let (Covariances::Diagonal(scales) | Covariances::Full(scales)) = scales;
+            let arrays = [("means", means), ("strengths", strengths), ("degrees", degrees), ("scales", scales)];
+            for (name, numbers) in arrays {
+                found.set_item(name, Buffer::from(numbers))?;
+            }
+        }
+    }
+    Ok((found, status, (bounds.clone().into(), bounds.into()), all))
 }
 
 /// The parameters of a model by name.

@@ -724,3 +724,123 @@ def test_families_that_are_none():
         hmm.generate("random", stats=3)
     with pytest.raises(ValueError, match="ice-cream: the model has end probabilities"):
         hmm.generate("ice_cream")
+
+
+def test_restarts_are_one_batch_of_which_the_best_is_returned():
+    X, _ = gaussian(5).sample(300, random_state=1)
+    lengths = [100, 150, 50]
+    model = GaussianHMM(3, random_state=4, n_iter=200, tol=1e-3)
+    model.fit(X, lengths, restarts=4)
+    logs, history = model.restart_log_probs_, model.monitor_.history
+    assert logs.shape == (5,) and len(set(logs.round(9))) > 1
+    assert history[-1] == logs.max() == pytest.approx(model.score(X, lengths), rel=1e-12)
+    assert model.monitor_.converged and (np.diff(model.monitor_.objectives) > -1e-9).all()
+    # The first start is that of a training alone, and equal seeds give equal bits.
+    assert GaussianHMM(3, random_state=4, n_iter=200, tol=1e-3).fit(X, lengths).restart_log_probs_ == logs[:1]
+    again = GaussianHMM(3, random_state=4, n_iter=200, tol=1e-3).fit(X, lengths, restarts=4)
+    assert (again.restart_log_probs_ == logs).all() and (again.means_ == model.means_).all()
+    # Parameters that are given stay the start of the first model alone.
+    started = gaussian(5)
+    started.init_params, started.n_iter = "", 50
+    started.fit(X, lengths, restarts=2)
+    assert len(set(started.restart_log_probs_.round(9))) > 1
+    with pytest.raises(ValueError, match="restarts is -1"):
+        model.fit(X, restarts=-1)
+
+
+def test_viterbi_training_raises_the_probability_of_the_best_path():
+    for model in (categorical(7), gaussian(7)):
+        X, _ = model.sample(120, random_state=2)
+        start = copy.deepcopy(model)
+        start.init_params, start.n_iter, start.tol = "", 100, 0.0
+        start.fit(X, [60, 60], by="viterbi")
+        history = start.monitor_.history
+        assert history[0] == pytest.approx(model.decode(X, [60, 60])[0], rel=1e-10)
+        assert history[-1] == pytest.approx(start.decode(X, [60, 60])[0], rel=1e-10)
+        assert (np.diff(start.monitor_.objectives) > -1e-9).all() and start.monitor_.converged
+        # The parameters of the chain are the frequencies of the path.
+        _, path = start.decode(X, [60, 60])
+        moves = np.zeros((3, 3))
+        for part in (path[:60], path[60:]):
+            np.add.at(moves, (part[:-1], part[1:]), 1.0)
+        visited = moves.sum(axis=1) > 0
+        rows = moves[visited] / moves[visited].sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(start.transmat_[visited], rows, atol=1e-12)
+    with pytest.raises(ValueError, match="by is 'em'"):
+        start.fit(X, by="em")
+
+
+def test_select_finds_the_number_of_states():
+    source = GaussianHMM(2)
+    source.startprob_, source.transmat_ = [0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]]
+    source.means_, source.covars_ = [[0.0], [6.0]], [[1.0], [1.0]]
+    X = np.concatenate([source.sample(80, random_state=seed)[0] for seed in range(6)])
+    model = GaussianHMM(random_state=0, n_iter=100, tol=1e-4)
+    for held_out in (0.0, 0.34):
+        best, candidates = hmm.select(model, X, [80] * 6, n_components=(1, 2, 3), restarts=2, held_out=held_out)
+        assert [one.n_components for one in candidates] == [1, 2, 3] and best is candidates[best.n_components - 1].model
+        if held_out == 0.0:
+            assert best.n_components == 2 and candidates[0].held_out is None
+            assert candidates[1].bic == best.bic(X, [80] * 6) == min(one.bic for one in candidates)
+            assert candidates[1].log_prob == pytest.approx(best.score(X, [80] * 6))
+        else:
+            assert best.n_components > 1
+            assert max(candidates, key=lambda one: one.held_out).model is best
+            # Two sequences are held out.
+            assert candidates[0].log_prob + candidates[0].held_out == pytest.approx(candidates[0].model.score(X, [80] * 6))
+    symbols = np.array([[0], [1], [0], [5]] * 3)
+    assert hmm.select(CategoricalHMM(), symbols, [4] * 3, n_components=[1], held_out=0.5).best.n_features == 6
+    for wrong, message in [({"held_out": 1.0}, "held_out is 1.0"), ({"n_components": []}, "n_components is empty")]:
+        with pytest.raises(ValueError, match=message):
+            hmm.select(model, X, **wrong)
+    with pytest.raises(ValueError, match="at least 2"):
+        hmm.select(model, X, held_out=0.5)
+    assert not hasattr(model, "means_")
+
+
+def test_sticky_priors_make_states_last():
+    X, _ = categorical(3).sample(200, random_state=1)
+    plain, sticky = (
+        CategoricalHMM(3, random_state=0, n_iter=30, transmat_prior=1 + k * np.eye(3)).fit(X) for k in (0, 50)
+    )
+    assert np.diag(sticky.transmat_).min() > np.diag(plain.transmat_).min()
+
+
+def test_variational_training_raises_its_bound():
+    X, _ = gaussian(5).sample(300, random_state=1)
+    lengths = [100, 150, 50]
+    for kind in ("full", "tied", "diag"):
+        model = hmm.VariationalGaussianHMM(3, kind, random_state=4, n_iter=500, tol=1e-5).fit(X, lengths, restarts=2)
+        bounds = np.array(model.monitor_.history)
+        assert (np.diff(bounds) > -1e-9 * np.abs(bounds[:-1])).all() and model.monitor_.converged
+        assert bounds[-1] == model.restart_log_probs_.max() < model.score(X, lengths)
+        # The counts of the data are in the posterior.
+        assert model.beta_posterior_.sum() == pytest.approx(3 + 300)
+        assert model.transmat_posterior_.sum() == pytest.approx(model.transmat_prior_.sum() + 297)
+        assert np.sum(model.dof_posterior_) == pytest.approx(np.sum(model.dof_prior_) + 300)
+        np.testing.assert_allclose(model.transmat_.sum(axis=1), 1)
+        assert model.covars_.shape == (3, 2, 2) and model.predict(X, lengths).shape == (300,)
+        twin = pickle.loads(pickle.dumps(model))
+        assert (twin.scale_posterior_ == model.scale_posterior_).all()
+        assert copy.deepcopy(model).get_params() == model.get_params()
+    symbols, _ = categorical(3).sample(200, random_state=1)
+    model = hmm.VariationalCategoricalHMM(5, random_state=4, n_iter=500).fit(symbols, restarts=3)
+    assert (np.diff(model.monitor_.history) > -1e-9).all()
+    assert model.emissionprob_posterior_.sum() == pytest.approx(5 + 200)
+    # It goes on from what it has.
+    model.init_params = ""
+    before = model.monitor_.history[-1]
+    assert model.fit(symbols).monitor_.history[0] == pytest.approx(before, rel=1e-12)
+    # A prior of 0 is a probability of 0.
+    prior = np.triu(np.ones((3, 3)))
+    chain = hmm.VariationalCategoricalHMM(3, transmat_prior=prior, random_state=1).fit(symbols)
+    assert (chain.transmat_[prior == 0] == 0).all() and (np.diff(chain.monitor_.history) > -1e-9).all()
+    for wrong, message in [
+        (lambda: hmm.VariationalGaussianHMM(2, "spherical").fit(X), "covariance_type is 'spherical'"),
+        (lambda: hmm.VariationalGaussianHMM(2, params="stm").fit(X), "both of 'm' and 'c'"),
+        (lambda: hmm.VariationalGaussianHMM(2).fit([[0.0], [np.nan]]), "missing numbers"),
+        (lambda: hmm.VariationalGaussianHMM(2, dof_prior=0.5).fit(X), "nu = 0.5"),
+        (lambda: hmm.VariationalCategoricalHMM(2).fit(symbols, by="viterbi"), "not for variational Bayes"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            wrong()

@@ -9,6 +9,7 @@ from test_hmm import TYPES, categorical, densities, gaussian, started
 from warpkov import hmm
 
 theirs = pytest.importorskip("hmmlearn.hmm")
+variational = pytest.importorskip("hmmlearn.vhmm")
 
 pytestmark = pytest.mark.filterwarnings("ignore::warpkov.ConvergenceWarning")
 
@@ -146,3 +147,50 @@ def test_many_iterations(kind):
     same(mine.fit(X), model.fit(X))
     np.testing.assert_allclose(mine.monitor_.history[:-1], list(model.monitor_.history), rtol=1e-9)
     assert mine.score(X) == pytest.approx(mine.monitor_.history[-1], rel=1e-10)
+
+
+@pytest.mark.parametrize("name", ["VariationalCategoricalHMM", "VariationalGaussianHMM"])
+def test_variational_signatures(name):
+    mine, expected = (inspect.signature(getattr(module, name)).parameters for module in (hmm, variational))
+    shared = [parameter for parameter in mine if parameter not in ("device", "precision")]
+    assert shared == list(expected)
+    for parameter in shared:
+        assert mine[parameter].default == expected[parameter].default, parameter
+
+
+def posteriors(model):
+    return {name: getattr(model, name) for name in sorted(vars(model)) if name.endswith(("_prior_", "_posterior_"))}
+
+
+@pytest.mark.parametrize("kind", ["categorical", "full", "tied"])
+@pytest.mark.parametrize("seed", range(3))
+def test_variational_training(kind, seed):
+    random = np.random.default_rng(seed)
+    if kind == "categorical":
+        X, _ = categorical(seed).sample(60, random_state=1)
+        mine = hmm.VariationalCategoricalHMM(3, random_state=seed)
+        model = variational.VariationalCategoricalHMM(3, n_features=4, init_params="", n_iter=13, tol=-np.inf)
+        mine.n_features = 4
+    else:
+        X, _ = gaussian(seed, covariance_type=kind).sample(60, random_state=1)
+        options = {"beta_prior": random.random(3) + 0.5, "dof_prior": 2.5, "scale_prior": np.eye(2) * 0.7}
+        mine = hmm.VariationalGaussianHMM(3, kind, random_state=seed, **options)
+        model = variational.VariationalGaussianHMM(3, kind, init_params="", n_iter=13, tol=-np.inf)
+        model.n_features = 2
+    mine.set_params(n_iter=12, tol=-np.inf).fit(X, LENGTHS)
+    begun = hmm.__dict__[type(mine).__name__](**mine.get_params())
+    begun._init(X)
+    for name, value in posteriors(begun).items():
+        setattr(model, name, value)
+    model.startprob_, model.transmat_ = begun.startprob_, begun.transmat_
+    if kind == "categorical":
+        model.emissionprob_ = begun.emissionprob_
+    else:
+        model._covars_ = begun._covars_
+    model.fit(X, LENGTHS)
+    # Theirs leaves out a constant, and reports before each step.
+    constant = 0.0 if kind == "categorical" else X.size / 2 * np.log(2 * np.pi)
+    np.testing.assert_allclose(np.array(mine.monitor_.history) + constant, list(model.monitor_.history), rtol=1e-9)
+    last = hmm.__dict__[type(mine).__name__](**{**mine.get_params(), "n_iter": 13}).fit(X, LENGTHS)
+    for name, value in posteriors(last).items():
+        np.testing.assert_allclose(value, getattr(model, name), rtol=1e-7, err_msg=name)

@@ -162,6 +162,121 @@ fn known_states_and_weights() {
 }
 
 #[test]
+fn priors_tolerances_and_starts() {
+    let folder = ice_cream();
+    let report = |options: &str| {
+        let arguments = format!("train ice.json diary.txt --json --out t.json {options}");
+        let output = piped(folder.path(), &arguments.split(' ').collect::<Vec<_>>(), "");
+        parsed(&String::from_utf8(output.stdout).unwrap())
+    };
+    let stays = || {
+        let trained = parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap());
+        [0, 1].map(|state: usize| trained["A"][state][state].as_f64().unwrap())
+    };
+    let number = |report: &Value, name: &str| report[name].as_f64().unwrap();
+    let plain = report("--tolerance 1e-4");
+    let before = stays();
+    assert!(
+        (number(&report("--tolerance 1e-4 --sticky 0"), "log_likelihood") - number(&plain, "log_likelihood")).abs()
+            == 0.0
+    );
+    for device in ["cpu", "emulated"] {
+        report(&format!("--tolerance 1e-4 --sticky 100 --device {device}"));
+        assert!(stays()[0] > before[0] + 0.01 && stays()[1] > before[1] + 0.01, "{:?} {before:?}", stays());
+    }
+    // An absolute tolerance is alone, unless both are given.
+    let course = |options: &str| {
+        let report = report(options);
+        let logs: Vec<f64> =
+            report["log_likelihoods"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+        let rises: Vec<f64> = logs.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        (report["status"].clone(), rises)
+    };
+    let (status, rises) = course("--tolerance-absolute 0.01");
+    let (last, others) = rises.split_last().unwrap();
+    assert!(status == json!("converged") && *last <= 0.01 && others.iter().all(|rise| *rise > 0.01), "{rises:?}");
+    assert!(course("--tolerance-absolute 0.01 --tolerance 0.01").1.len() < rises.len());
+    let message = fails(folder.path(), "train ice.json diary.txt --start kmeans", 2);
+    assert_eq!(message, "error: --start is that of random models, expected --restarts\n");
+    // Symbols have no clusters.
+    let [random, clustered] = ["random", "kmeans"].map(|how| report(&format!("--restarts 2 --start {how}")));
+    assert_eq!(random["all"], clustered["all"]);
+}
+
+#[test]
+fn clusters_are_better_starts_of_vectors() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = r#"{"pi": [0.25, 0.25, 0.25, 0.25], "A": [[0.7, 0.1, 0.1, 0.1], [0.1, 0.7, 0.1, 0.1], [0.1, 0.1, 0.7, 0.1],
+        [0.1, 0.1, 0.1, 0.7]], "means": [[0, 0], [9, 0], [0, 9], [9, 9]], "covariances": [[1, 1], [1, 1], [1, 1], [1, 1]]}"#;
+    fs::write(folder.path().join("m.json"), model).unwrap();
+    run(folder.path(), "sample m.json --sequences 5 --length 60 --out d.csv");
+    let truth = parsed(&run(folder.path(), "score m.json d.csv --json"))["log_likelihood"].as_f64().unwrap();
+    let report = |options: &str| {
+        let arguments = format!("train m.json d.csv --json --restarts 12 --seed 3 {options}");
+        let output = piped(folder.path(), &arguments.split(' ').collect::<Vec<_>>(), "");
+        parsed(&String::from_utf8(output.stdout).unwrap())
+    };
+    let found = |report: &Value| -> Vec<bool> {
+        report["all"].as_array().unwrap()[1..].iter().map(|log| log.as_f64().unwrap() > truth).collect()
+    };
+    let [random, clustered] = ["random", "kmeans"].map(|how| found(&report(&format!("--start {how}"))));
+    let count = |found: &[bool]| found.iter().filter(|found| **found).count();
+    assert!(count(&clustered) >= 10 && count(&clustered) > count(&random), "{clustered:?} {random:?}");
+    // Paths are counted on all devices alike.
+    for device in ["cpu", "emulated"] {
+        let report = report(&format!("--by viterbi --start kmeans --device {device}"));
+        assert_eq!(
+            (&report["by"], &report["status"], &report["aic"]),
+            (&json!("viterbi"), &json!("converged"), &Value::Null)
+        );
+        let logs = report["log_likelihoods"].as_array().unwrap();
+        assert!(logs.windows(2).all(|pair| pair[1].as_f64() >= pair[0].as_f64()));
+        assert!(report["log_likelihood"].as_f64().unwrap() < truth + 50.0);
+    }
+    let text = run(folder.path(), "train m.json d.csv --by viterbi");
+    assert!(text.contains("\nln P(O, q)       -") && !text.contains("AIC"), "{text}");
+}
+
+#[test]
+fn the_number_of_states_is_chosen() {
+    let folder = ice_cream();
+    run(folder.path(), "sample ice.json --sequences 40 --length 30 --out d.txt");
+    let arguments = "train ice.json d.txt --choose-states 1..3 --restarts 2 --iterations 500 --tolerance 1e-5";
+    let command = |options: &str| {
+        let arguments = format!("{arguments} {options}");
+        let output = piped(folder.path(), &arguments.split_whitespace().collect::<Vec<_>>(), "");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let figures = |report: &Value, name: &str| -> Vec<f64> {
+        report["candidates"].as_array().unwrap().iter().map(|one| one[name].as_f64().unwrap()).collect()
+    };
+    let report = parsed(&command("--json --out best.json"));
+    assert_eq!(figures(&report, "states"), [1.0, 2.0, 3.0]);
+    let bics = figures(&report, "bic");
+    assert!(bics[1] < bics[0] && bics[1] < bics[2], "{bics:?}");
+    assert_eq!((&report["bic"], &report["models"]), (&json!(bics[1]), &json!(3)));
+    assert_eq!(parsed(&fs::read_to_string(folder.path().join("best.json")).unwrap())["A"].as_array().unwrap().len(), 2);
+    let scored = parsed(&run(folder.path(), "score best.json d.txt --json"));
+    assert!((scored["bic"].as_f64().unwrap() - bics[1]).abs() < 1e-6);
+    let text = command("");
+    assert!(text.contains("\n  2* ") && text.contains("\n  3 "), "{text}");
+    // What is held out and what is not are all sequences.
+    let held = parsed(&command("--held-out 0.25 --json --out held.json"));
+    let (logs, held_out) = (figures(&held, "log_likelihood"), figures(&held, "held_out"));
+    let best = (0..3).max_by(|&a, &b| held_out[a].total_cmp(&held_out[b])).unwrap();
+    let all = parsed(&run(folder.path(), "score held.json d.txt --json"))["log_likelihood"].as_f64().unwrap();
+    assert!((logs[best] + held_out[best] - all).abs() < 1e-6 * all.abs());
+    assert!((held_out[best] / all - 0.25).abs() < 0.1);
+    let message = |options: &str| fails(folder.path(), &format!("train ice.json diary.txt {options}"), 2);
+    assert!(message("--choose-states 3..x").contains("expected numbers of at least 1, as in 1..6 or 2,4,8"));
+    assert!(message("--choose-states 3..1").contains("expected numbers of at least 1"));
+    assert!(message("--choose-states 1,2 --held-out 1").contains("expected a number between 0 and 1"));
+    assert!(message("--held-out 0.5").contains("--choose-states"));
+    assert!(message("--choose-states 1,2 --freeze start").contains("cannot be used with"));
+    assert!(message("--choose-states 1,2 --held-out 0.5").contains("expected at least 2"));
+}
+
+#[test]
 fn train_learns_and_draws() {
     let folder = ice_cream();
     let report =

@@ -27,7 +27,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Options that few people need: those for clusters, for layouts and for experiments.
-const RARE: [&str; 32] = [
+const RARE: [&str; 37] = [
     "all-steps",
     "auto-resume",
     "backups",
@@ -38,7 +38,9 @@ const RARE: [&str; 32] = [
     "divide",
     "floor",
     "format",
+    "freeze",
     "header",
+    "held-out",
     "local-sweeps",
     "master",
     "max-policies",
@@ -51,15 +53,18 @@ const RARE: [&str; 32] = [
     "reward",
     "scan",
     "separator",
+    "sticky",
     "storage",
     "terminal-values",
     "tie",
     "timeout",
     "to",
+    "tolerance-absolute",
     "trace",
     "trials",
     "usage",
     "vectors",
+    "weights",
 ];
 
 /// Prints the whole help.

@@ -14,6 +14,7 @@ mod filter;
 pub mod generate;
 mod info;
 mod posterior;
+mod restrict;
 mod sample;
 mod score;
 mod train;

@@ -8,26 +8,27 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use warpkov_common::checkpoint::{Checkpoints, Hash};
 use warpkov_common::interrupt;
 use warpkov_common::io::output;
 use warpkov_common::report::Report;
-use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::checkpoint::{Checkpoint, hash};
-use warpkov_hmm::generate::restart;
+use warpkov_hmm::generate::Start;
 use warpkov_hmm::io::sequences::{Records, read_states, read_weights};
 use warpkov_hmm::io::{self as formats, Format};
-use warpkov_hmm::model::{Covariances, Emissions, Hmm};
-use warpkov_hmm::options::{self, Constraint, Frozen, Pseudocounts};
+use warpkov_hmm::model::{Emissions, Hmm};
+use warpkov_hmm::options::{self, By, Constraint, Pseudocounts};
 use warpkov_hmm::plot::draw_training;
 use warpkov_hmm::report::{Context, Training, progress};
 use warpkov_hmm::run::Running;
+use warpkov_hmm::select::{self, Candidate, HeldOut, shape};
 use warpkov_hmm::train::{self as training, Round, Run, Session, Status, Trained, train_session};
 use warpkov_runtime as runtime;
 use warpkov_runtime::comm;
 
 use super::file::{Given, Opened, Source, output_format};
+use super::restrict::{Freezable, Kind, frozen, kept, tied, ties, with_covariances};
 use super::{Error, Outcome};
 use crate::common::checkpoint;
 use crate::common::choice::choice;
@@ -38,7 +39,7 @@ use crate::common::output::{Output, Plots, Quiet};
 use crate::common::progress::Steps;
 use crate::common::watch::Watch;
 
-/// Trains a model by the algorithm of Baum and Welch, which finds a local maximum of the likelihood.
+/// Trains a model by the algorithm of Baum and Welch, which finds a local maximum of the likelihood, or by best paths.
 ///
 /// Probabilities that are 0 in MODEL stay 0. Exit code 0 if the best model has converged, 1 if it has not within --iterations.
 #[derive(Args)]
@@ -47,9 +48,11 @@ Examples:
   warpkov hmm train model.json data.txt --out trained.json
   warpkov hmm train model.json data.csv --missing marginalise --out trained.json
   warpkov hmm train model.json data.txt --restarts 20 --seed 7 --out trained.json --plot training.svg
+  warpkov hmm train model.json data.txt --choose-states 1..6 --restarts 10 --out trained.json
   warpkov hmm train model.json data.txt --checkpoint training.checkpoint --checkpoint-every 60 --out trained.json
   warpkov hmm train model.json data.txt --resume training.checkpoint --iterations 500 --out trained.json
-  warpkov hmm train classes.json data.txt --tie --out trained.json
+  warpkov hmm train classes.json data.txt --tie --sticky 10 --out trained.json
+  warpkov hmm train model.json data.csv --restarts 20 --start kmeans --by viterbi --out trained.json
   warpkov hmm train model.json data.txt --states states.txt --weights weights.txt --out trained.json
   warpkov hmm train model.npz data.npy --lengths lengths.npy --pseudocount 0.1 --out trained.npz")]
 pub struct Arguments {
@@ -63,15 +66,34 @@ pub struct Arguments {
     /// Seed of the random models.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
+    /// Means of the random models: observations, or centres of clusters by k-means++.
+    #[arg(long, value_parser = choice::<Start>(), value_name = "random|kmeans", default_value_t = Start::Random, hide_possible_values = true)]
+    start: Start,
+    /// Choose the number of states, as in 1..6 or 2,4,8: train --restarts random models of each, at least one, and take the best by BIC.
+    #[arg(long, value_name = "NUMBERS", value_parser = numbers,
+        conflicts_with_all = ["freeze", "tie", "states", "checkpoint", "resume", "auto_resume"])]
+    choose_states: Option<Numbers>,
+    /// Choose by the likelihood of this part of the sequences, drawn at random, and train on the others.
+    #[arg(long, value_name = "PART", value_parser = part, requires = "choose_states")]
+    held_out: Option<f64>,
+    /// Algorithm of training.
+    #[arg(long, value_parser = choice::<By>(), value_name = "ALGORITHM", default_value_t = By::BaumWelch)]
+    by: By,
     /// Maximum number of iterations.
     #[arg(long, value_name = "N", default_value_t = 100)]
     iterations: u32,
-    /// Stop when the relative increase of the log-likelihood is at most X.
-    #[arg(long, value_name = "X", default_value = "1e-6", value_parser = number::non_negative)]
-    tolerance: f64,
+    /// Stop when the relative increase of the log-likelihood is at most X [default: 1e-6; 0 with --tolerance-absolute].
+    #[arg(long, value_name = "X", value_parser = number::non_negative)]
+    tolerance: Option<f64>,
+    /// Stop when the increase of the log-likelihood is at most X: hmmlearn's tol.
+    #[arg(long, value_name = "X", value_parser = number::non_negative)]
+    tolerance_absolute: Option<f64>,
     /// Pseudocount to add to each expected count of π, A, B and ends that is not always 0: a Dirichlet prior.
     #[arg(long, value_name = "C", default_value = "0", value_parser = number::non_negative)]
     pseudocount: f64,
+    /// Pseudocount to add to the expected counts of all transitions from a state to itself: states then last.
+    #[arg(long, value_name = "C", default_value = "0", value_parser = number::non_negative)]
+    sticky: f64,
     /// Least variance that training sets in each dimension, as a fraction of the variance of all observations in it. Smaller variances
     /// in MODEL stay.
     #[arg(long, value_name = "X", default_value = "1e-9", value_parser = number::positive)]
@@ -102,6 +124,29 @@ pub struct Arguments {
     json: bool,
     #[command(flatten)]
     quiet: Quiet,
+}
+
+/// Numbers of states.
+#[derive(Clone, Debug)]
+struct Numbers(Vec<u32>);
+
+/// Reads numbers as in 1..6 or 2,4,8.
+fn numbers(text: &str) -> Result<Numbers, String> {
+    let number = |text: &str| text.trim().parse().ok().filter(|&number: &u32| number > 0);
+    let all: Option<Vec<u32>> = match text.split_once("..") {
+        Some((first, last)) => number(first).zip(number(last)).map(|(first, last)| (first..=last).take(1000).collect()),
+        None => text.split(',').map(number).collect(),
+    };
+    match all {
+        Some(all) if !all.is_empty() => Ok(Numbers(all)),
+        _ => Err("expected numbers of at least 1, as in 1..6 or 2,4,8".to_owned()),
+    }
+}
+
+/// Reads a part between none and all.
+fn part(text: &str) -> Result<f64, String> {
+    let found = text.parse().ok().filter(|part: &f64| *part > 0.0 && *part < 1.0);
+    found.ok_or_else(|| "expected a number between 0 and 1".to_owned())
 }
 
 /// What is known of the sequences beside their observations.
@@ -143,133 +188,6 @@ impl Supervision {
     }
 }
 
-/// The entries of the covariance matrices that are trained.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Kind {
-    /// The variances.
-    Diagonal,
-    /// All entries.
-    Full,
-    /// One variance per state.
-    Spherical,
-    /// One full matrix for all states.
-    Tied,
-}
-
-impl Kind {
-    fn constraint(self) -> Constraint {
-        match self {
-            Self::Diagonal | Self::Full => Constraint::None,
-            Self::Spherical => Constraint::Spherical,
-            Self::Tied => Constraint::Tied,
-        }
-    }
-}
-
-/// Parameters that training may leave as they are.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Freezable {
-    /// Start probabilities, π.
-    Start,
-    /// Transition and end probabilities, A.
-    Transitions,
-    /// Probabilities of symbols, B.
-    Symbols,
-    /// Means of vectors.
-    Means,
-    /// Covariances of vectors.
-    Covariances,
-}
-
-/// What stays of a model as it is.
-fn frozen(model: &Hmm, parts: &[Freezable]) -> Result<Frozen, Error> {
-    let has = |part| parts.contains(&part);
-    let (vectors, symbols) = (has(Freezable::Means) || has(Freezable::Covariances), has(Freezable::Symbols));
-    match model.emissions() {
-        Emissions::Categorical { .. } if vectors => {
-            return Err(Error::Usage("--freeze means and covariances is for models that emit numbers".to_owned()));
-        }
-        Emissions::Gaussian { .. } if symbols => {
-            return Err(Error::Usage("--freeze symbols is for models that emit symbols".to_owned()));
-        }
-        Emissions::Channels(_) if vectors || symbols => {
-            return Err(Error::Usage("--freeze start and transitions are for models of channels, not this".to_owned()));
-        }
-        _ => {}
-    }
-    let (start, transitions) = (has(Freezable::Start), has(Freezable::Transitions));
-    Ok(Frozen {
-        start,
-        transitions,
-        emissions: symbols || has(Freezable::Means),
-        covariances: has(Freezable::Covariances),
-    })
-}
-
-/// A random model with the frozen parameters of `model`.
-fn kept(fresh: Hmm, model: &Hmm, frozen: Frozen) -> Result<Hmm, Error> {
-    if frozen == Frozen::default() {
-        return Ok(fresh);
-    }
-    let given = model.emissions();
-    let keep = |fresh| match (fresh, given) {
-        (
-            Emissions::Gaussian { dimensions, means, covariances },
-            Emissions::Gaussian { means: given, covariances: spreads, .. },
-        ) => Emissions::Gaussian {
-            dimensions,
-            means: if frozen.emissions { given.clone() } else { means },
-            covariances: if frozen.covariances { spreads.clone() } else { covariances },
-        },
-        (_, given) if frozen.emissions => given.clone(),
-        (fresh, _) => fresh,
-    };
-    let kept = fresh.with_chain(model, frozen.start, frozen.transitions).with_emissions(keep);
-    kept.map_err(|error| Error::Usage(format!("--freeze: {error}")))
-}
-
-/// The model with covariances of this kind.
-fn with_covariances(model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
-    let Some(kind) = kind else { return Ok(model) };
-    let of_kind = |d: usize, given: Covariances| match kind {
-        Kind::Diagonal => given.diagonal(d),
-        Kind::Full => given.full(d),
-        Kind::Spherical => given.diagonal(d).spherical(d),
-        Kind::Tied => given.full(d).tied(d),
-    };
-    let changed = match model.emissions() {
-        Emissions::Gaussian { .. } => model.with_emissions(|emissions| match emissions {
-            Emissions::Gaussian { dimensions, means, covariances } => {
-                Emissions::Gaussian { dimensions, means, covariances: of_kind(dimensions as usize, covariances) }
-            }
-            other => other,
-        }),
-        _ => return Err(Error::Usage("--covariances is for models that emit numbers".to_owned())),
-    };
-    changed.map_err(|error| Error::Usage(format!("--covariances: {error}")))
-}
-
-/// The class of each state, if `tie` asks for ties. The steps of a duration are always tied.
-fn ties(model: &Hmm, tie: bool) -> Result<Vec<u32>, Error> {
-    match (model.segments(), tie) {
-        (Some(segments), _) => Ok(segments.of_state()),
-        (None, false) => Ok(Vec::new()),
-        (None, true) if model.names().classes.is_empty() => {
-            Err(Error::Usage("--tie: the model has no classes of states".to_owned()))
-        }
-        (None, true) => Ok(model.classes().of_state),
-    }
-}
-
-/// The model with equal emissions in the states of each class.
-fn tied(model: Hmm, ties: &[u32]) -> Result<Hmm, Error> {
-    if ties.is_empty() {
-        return Ok(model);
-    }
-    let shared = model.with_emissions(|emissions| emissions.shared(ties));
-    shared.map_err(|error| Error::Usage(format!("--tie: {error}")))
-}
-
 /// A lower bound of the bytes of a model.
 fn least_bytes(format: Format, model: &Hmm) -> u64 {
     let states = u64::from(model.states());
@@ -292,6 +210,9 @@ struct Options {
     known: Supervision,
     restarts: u32,
     seed: u64,
+    start: Start,
+    choose: Option<Vec<u32>>,
+    held_out: Option<f64>,
     /// All but the slack, which depends on the precision.
     training: options::Options,
     covariances: Option<Kind>,
@@ -309,10 +230,28 @@ impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { source, known, restarts, seed, iterations, tolerance, pseudocount, floor, .. } = arguments;
-        let Arguments { covariances, tie, freeze, out, to, checkpoints, plot, json, quiet: Quiet { quiet }, .. } =
+        let Arguments { source, known, restarts, seed, start, by, iterations, pseudocount, sticky, floor, .. } =
             arguments;
+        let Arguments {
+            tolerance,
+            tolerance_absolute: absolute,
+            choose_states,
+            held_out,
+            covariances,
+            tie,
+            freeze,
+            out,
+            to,
+            checkpoints,
+            plot,
+            json,
+            quiet: Quiet { quiet },
+            ..
+        } = arguments;
         source.check()?;
+        if restarts == 0 && choose_states.is_none() && start != Start::Random {
+            return Err(Error::Usage("--start is that of random models, expected --restarts".to_owned()));
+        }
         let streamed = out == Some(FileOrStd::Standard);
         let file = match out {
             Some(file) => {
@@ -323,8 +262,20 @@ impl TryFrom<Arguments> for Options {
         };
         let pseudocounts = Pseudocounts::equal(pseudocount);
         let constraint = covariances.map_or(Constraint::None, Kind::constraint);
-        let training =
-            options::Options { iterations, tolerance, pseudocounts, constraint, floor, ..options::Options::default() };
+        let default = options::Options::default();
+        let tolerance = tolerance.unwrap_or(if absolute.is_some() { 0.0 } else { default.tolerance });
+        let tolerance_absolute = absolute.unwrap_or_default();
+        let training = options::Options {
+            by,
+            iterations,
+            tolerance,
+            tolerance_absolute,
+            pseudocounts,
+            sticky,
+            constraint,
+            floor,
+            ..default
+        };
         let output = Output::to_file(file, json)?.quiet(quiet);
         let (checkpoints, plots, quiet) = (checkpoints.try_into()?, Plots::new(plot)?, quiet || json);
         Ok(Self {
@@ -332,6 +283,9 @@ impl TryFrom<Arguments> for Options {
             known,
             restarts,
             seed,
+            start,
+            choose: choose_states.map(|Numbers(all)| all),
+            held_out,
             training,
             covariances,
             tie,
@@ -354,14 +308,39 @@ impl Options {
         self.output.path().map_or(Ok(()), |(path, format)| room(path, least_bytes(format, model)))
     }
 
-    /// `model`, and random models of its shape.
-    fn models(&self, model: Hmm, given: &Given) -> Result<Vec<Hmm>, Error> {
-        let random = |stream: u32| {
-            let fresh = restart(&model, given.sequences(), self.seed, stream.into());
-            tied(kept(with_covariances(fresh, self.covariances)?, &model, self.training.frozen)?, &self.training.ties)
+    /// Draws the sequences that are held out, which then weigh nothing.
+    fn hold_out(&self, mut given: Given) -> Result<(Given, Option<HeldOut>), Error> {
+        let Some(part) = self.held_out else { return Ok((given, None)) };
+        let sequences = given.records.sequences.clone();
+        let drawn = HeldOut::draw(sequences, part, self.seed);
+        let (sequences, held) = drawn.map_err(|error| Error::Usage(format!("--held-out: {error}")))?;
+        given.records.sequences = sequences;
+        Ok((given, Some(held)))
+    }
+
+    /// The models to train together, of each number of states.
+    fn trainings(&self, model: Hmm, given: &Given) -> Result<Vec<Vec<Hmm>>, Error> {
+        let with_random = || Ok([vec![model.clone()], self.random(&model, given, self.restarts)?].concat());
+        let of_number = |&states: &u32| {
+            if states == model.states() {
+                return with_random();
+            }
+            let shape = shape(&model, states).map_err(|error| Error::Usage(format!("--choose-states: {error}")))?;
+            self.random(&shape, given, self.restarts.max(1))
         };
-        let random: Vec<Hmm> = (0..self.restarts).map(random).collect::<Result<_, _>>()?;
-        Ok(std::iter::once(model).chain(random).collect())
+        match &self.choose {
+            Some(numbers) => numbers.iter().map(of_number).collect(),
+            None => Ok(vec![with_random()?]),
+        }
+    }
+
+    /// Random models of the shape of `model`.
+    fn random(&self, model: &Hmm, given: &Given, count: u32) -> Result<Vec<Hmm>, Error> {
+        let random = |stream: u32| {
+            let fresh = self.start.model(model, given.sequences(), self.seed, stream.into());
+            tied(kept(with_covariances(fresh, self.covariances)?, model, self.training.frozen)?, &self.training.ties)
+        };
+        (0..count).map(random).collect()
     }
 }
 
@@ -372,6 +351,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     options.checkpoints.join(&ranks)?;
     let given = options.source.read(&ranks)?;
     let given = ranks.agree(options.known.read(given))?;
+    let (given, held) = ranks.agree(options.hold_out(given))?;
     ranks.same_files()?;
     ranks.agree(options.plots.check(given.ranks(&ranks)))?;
     options.training.ties = ranks.agree(ties(&given.model, options.tie))?;
@@ -379,25 +359,44 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let model = model.and_then(|model| tied(model, &options.training.ties));
     let model = ranks.agree(model.and_then(|model| options.check(&model).map(|()| model)))?;
     options.training.frozen = ranks.agree(frozen(&model, &options.freeze))?;
-    let models = ranks.agree(options.models(model, &given))?;
+    let trainings = ranks.agree(options.trainings(model, &given))?;
+    let models = &trainings[0];
     let data = (given.sequences(), &given.records.sets[..]);
-    let read = |path| Checkpoint::read(path, &models, data, &options.training);
+    let read = |path| Checkpoint::read(path, models, data, &options.training);
     let resume = ranks.agree(options.checkpoints.resume().map(read).transpose().map_err(Error::from))?;
     let writes = options.checkpoints.are_written() && ranks.is_first();
-    let model = if writes { hash(&models, data) } else { Hash::default() };
+    let model = if writes { hash(models, data) } else { Hash::default() };
     let trained = given.run(&ranks, |opened| {
-        let (context, resume) = (opened.context(), resume.as_ref());
-        let mut job = Job { options: &options, context, resume, hash: model, watch: Watch::start() };
-        let trained = job.train(opened, &models).map_err(|error| match error {
-            Error::Train(training::Error::Impossible { sequence }) => {
-                Error::Usage(format!("{}: its likelihood is 0, and stays so", given.why_impossible(sequence - 1)))
+        let (mut all, mut candidates) = (Vec::new(), Vec::new());
+        for models in &trainings {
+            let (context, resume) = (opened.context(), resume.as_ref());
+            let mut job = Job { options: &options, context, resume, hash: model, watch: Watch::start() };
+            let (trained, checkpoints, logs) = job.train(opened, models).map_err(|error| match error {
+                Error::Train(training::Error::Impossible { sequence }) => {
+                    Error::Usage(format!("{}: its likelihood is 0, and stays so", given.why_impossible(sequence - 1)))
+                }
+                error => error,
+            })?;
+            if !logs.is_empty() {
+                let (training, sequences) = (&options.training, given.sequences());
+                candidates.push(Candidate::new(&trained, &logs, training, sequences, held.as_ref()));
             }
-            error => error,
-        })?;
-        Ok((job, trained))
+            let interrupted = trained.status == Status::Interrupted;
+            all.push((job, trained, checkpoints));
+            if interrupted {
+                break;
+            }
+        }
+        let interrupted = all.last().is_some_and(|(_, trained, _)| trained.status == Status::Interrupted);
+        let (job, mut trained, checkpoints) = all.swap_remove(select::best(&candidates));
+        if interrupted {
+            trained.status = Status::Interrupted;
+        }
+        Ok((job, trained, checkpoints, candidates))
     });
-    let (job, (trained, checkpoints)) = trained?;
-    let outcome = if ranks.is_first() { job.finish(&trained, out) } else { Ok(outcome(&trained)) }?;
+    let (job, trained, checkpoints, candidates) = trained?;
+    let first = ranks.is_first();
+    let outcome = if first { job.finish(&trained, &candidates, out) } else { Ok(outcome(&trained)) }?;
     checkpoint::finish(checkpoints)?;
     Ok(outcome)
 }
@@ -422,11 +421,22 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Trains the models on one of the ranks. The first shows progress, and ends all if Ctrl-C comes and an E step takes too long.
-    fn train(&mut self, opened: &Opened, models: &[Hmm]) -> Result<(Trained, Option<Checkpoints>), Error> {
+    /// Trains the models on one of the ranks. The first shows progress, and ends all if Ctrl-C comes and an E step takes too long. Where
+    /// models are chosen, it also returns ln P(O) of each sequence under the best one.
+    fn train(&mut self, opened: &Opened, models: &[Hmm]) -> Result<(Trained, Option<Checkpoints>, Vec<f64>), Error> {
         let job = &*self;
-        let trained = opened.recursions(OverPaths::Sums, &models[0], models.len(), |recursions| {
-            job.train_by(recursions, opened, models)
+        let over = self.options.training.by.over();
+        let trained = opened.recursions(over, &models[0], models.len(), |recursions| {
+            let (trained, checkpoints) = job.train_by(recursions, opened, models)?;
+            let mut logs = Vec::new();
+            if job.options.choose.is_some() && trained.status != Status::Interrupted {
+                recursions.set_models(std::slice::from_ref(&trained.best().model))?;
+                logs = match recursions.log_likelihoods() {
+                    Err(_) if recursions.interrupted() => Vec::new(),
+                    found => found?.pop().unwrap_or_default(),
+                };
+            }
+            Ok((trained, checkpoints, logs))
         });
         let (trained, ranks) = trained?;
         self.context.ranks = ranks;
@@ -446,7 +456,7 @@ impl Job<'_> {
         let steps = Steps::new(options.iterations as usize + 1, self.options.quiet || !first);
         let mut observe = |round: &Round| {
             steps.next();
-            steps.say(progress(round));
+            steps.say(progress(round, options.by));
             *so_far.lock().unwrap_or_else(PoisonError::into_inner) = round.so_far.cloned();
             // Several ranks stop together, in the next E step.
             if alone && interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -479,17 +489,19 @@ impl Job<'_> {
     }
 
     /// Writes the model and the plot, prints the report.
-    fn finish(&self, trained: &Trained, out: impl Write) -> Result<Outcome, Error> {
+    fn finish(&self, trained: &Trained, candidates: &[Candidate], out: impl Write) -> Result<Outcome, Error> {
         let &Self { options, ref context, mut watch, .. } = self;
-        let mut report = Training { context: context.clone(), trained, options: &options.training };
+        let mut report = Training { context: context.clone(), trained, options: &options.training, candidates };
         let earlier = self.resume.map_or(0.0, |checkpoint| checkpoint.seconds);
         report.context.phases.solve = earlier + watch.lap();
         // A full disk or a closed pipe must not lose the other results.
         let written = options.output.write(&report);
         let (name, log) = (options.source.input.model.name(), trained.best().log_likelihood());
-        let title = format!("{name}: ln P(O) = {log:.6} after {} iterations", report.iterations());
+        let title =
+            format!("{name}: {} = {log:.6} after {} iterations", options.training.by.likelihood(), report.iterations());
         let ranks = &report.context.ranks;
-        let drawn = options.plots.draw(&name, ranks, |format| draw_training(&title, trained, format));
+        let drawn =
+            options.plots.draw(&name, ranks, |format| draw_training(&title, trained, options.training.by, format));
         report.context.phases.write = watch.lap();
         for note in report.notes() {
             eprintln!("note: {note}");
@@ -521,7 +533,7 @@ fn end_in_time(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) 
             // The training thread holds the lock of the standard output.
             Some(trained) => {
                 let kept = job.keep(&trained);
-                let finished = output::stdout().map_err(Error::from).and_then(|out| job.finish(&trained, out));
+                let finished = output::stdout().map_err(Error::from).and_then(|out| job.finish(&trained, &[], out));
                 finished.and_then(|outcome| kept.map(|()| outcome))
             }
             None => Err(runtime::Error::Interrupted.into()),

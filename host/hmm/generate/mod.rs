@@ -11,9 +11,11 @@ use super::maximise::{Spread, maximise_channels};
 use super::model::{Covariances, Emissions, Hmm, Invalid};
 use super::options::Options;
 use super::sequences::{Observations, Sequences};
+use warpkov_common::choice::choice;
 use warpkov_common::parameters;
 use warpkov_common::random::{below, random, unit};
 
+mod clusters;
 mod ice_cream;
 mod left_right;
 mod uniform;
@@ -31,6 +33,9 @@ pub enum Error {
     /// The generated model violates an invariant.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// A model with what is named has no copy with another number of states.
+    #[error("a model with {0} has a number of states of its own")]
+    Shape(&'static str),
 }
 
 /// Emissions of a random model.
@@ -92,6 +97,41 @@ fn distribution(random: &mut impl Rng, n: usize) -> Vec<f64> {
     probs
 }
 
+choice! {
+    /// Means of random starting points for training.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Start {
+        /// Means are observations.
+        #[default]
+        Random = "random",
+        /// Means are centres of clusters.
+        KMeans = "kmeans",
+    }
+}
+
+impl Start {
+    /// The starting point number `stream`: that of [`restart`], but for [`KMeans`](Self::KMeans) with the centres of clusters of the
+    /// observations as means, by k-means++ and ten steps of Lloyd's algorithm, drawn anew for each number, and the variances about them.
+    /// Symbols have no clusters.
+    #[must_use]
+    pub fn model(self, model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hmm {
+        let mut fresh = restart(model, sequences, seed, stream);
+        if self == Self::KMeans {
+            let variances = spread(sequences);
+            fresh.update(|parts| {
+                if let Emissions::Gaussian { means, covariances, .. } = &mut parts.emissions {
+                    let random = &mut random(seed ^ CLUSTERS, stream);
+                    spread_out(covariances, &clusters::centres(means, sequences, &variances, random));
+                }
+            });
+        }
+        equal_steps(fresh)
+    }
+}
+
+/// Other random numbers than those of the chain.
+const CLUSTERS: u64 = 1 << 63;
+
 /// A random starting point for training, with the shape and the zeros of `model`. Means are randomly chosen
 /// observations, with the means of `model` where components are missing; covariances are diagonal, with the variances of
 /// all observations. Channels have the M step of a few random observations for each state, beside all observations as one.
@@ -123,18 +163,7 @@ pub fn restart(model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hm
                 let observed = mean.iter_mut().zip(&values[at * d..][..d]).filter(|(_, x)| !x.is_nan());
                 observed.for_each(|(mean, x)| *mean = *x);
             }
-            let spread = spread(values, d);
-            match covariances {
-                Covariances::Diagonal(variances) => {
-                    variances.iter_mut().enumerate().for_each(|(at, variance)| *variance = spread[at % d]);
-                }
-                Covariances::Full(matrices) => {
-                    for (at, entry) in matrices.iter_mut().enumerate() {
-                        let (row, column) = (at / d % d, at % d);
-                        *entry = if row == column { spread[row] } else { 0.0 };
-                    }
-                }
-            }
+            spread_out(covariances, &spread(sequences));
         }
         (Emissions::Channels(channels), Observations::Vectors { .. }) => {
             redraw_channels(channels, n, sequences, random)
@@ -142,12 +171,17 @@ pub fn restart(model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hm
         // Unreachable: the sequences fit the model.
         _ => {}
     });
+    equal_steps(restarted)
+}
+
+/// The model with the emissions of the first step of each duration in all its steps.
+fn equal_steps(mut model: Hmm) -> Hmm {
     if let Some(segments) = model.segments() {
-        let firsts = segments.firsts();
+        let (n, firsts) = (model.start().len(), segments.firsts());
         let of_state: Vec<u32> = segments.of_state().into_iter().map(|i| firsts[i as usize]).collect();
-        restarted.update(|fresh| fresh.emissions = fresh.emissions.of_states(n, &of_state));
+        model.update(|parts| parts.emissions = parts.emissions.of_states(n, &of_state));
     }
-    restarted
+    model
 }
 
 /// Observations that the parameters of a state are drawn from.
@@ -181,6 +215,22 @@ fn redraw_channels(channels: &mut Channels, n: usize, sequences: &Sequences, ran
     maximise_channels(channels, n, &sums, &options, &Spread::new(sequences).floors(options.floor));
 }
 
+/// Replaces the covariances of all states by diagonal ones.
+fn spread_out(covariances: &mut Covariances, spread: &[f64]) {
+    let d = spread.len();
+    match covariances {
+        Covariances::Diagonal(variances) => {
+            variances.iter_mut().enumerate().for_each(|(at, variance)| *variance = spread[at % d]);
+        }
+        Covariances::Full(matrices) => {
+            for (at, entry) in matrices.iter_mut().enumerate() {
+                let (row, column) = (at / d % d, at % d);
+                *entry = if row == column { spread[row] } else { 0.0 };
+            }
+        }
+    }
+}
+
 /// Redraws the positive entries.
 fn redraw(probs: &mut [f64], end: Option<&mut f64>, random: &mut impl Rng) {
     let positive: Vec<&mut f64> = probs.iter_mut().chain(end).filter(|p| **p > 0.0).collect();
@@ -190,13 +240,7 @@ fn redraw(probs: &mut [f64], end: Option<&mut f64>, random: &mut impl Rng) {
 }
 
 /// The variance of each dimension; 1 where it is 0.
-fn spread(values: &[f64], d: usize) -> Vec<f64> {
-    let of = |k: usize| {
-        let column = || values.iter().skip(k).step_by(d).filter(|x| !x.is_nan());
-        let count = column().count() as f64;
-        let mean = column().sum::<f64>() / count;
-        let variance = column().map(|x| (x - mean) * (x - mean)).sum::<f64>() / count;
-        if variance > 0.0 { variance } else { 1.0 }
-    };
-    (0..d).map(of).collect()
+fn spread(sequences: &Sequences) -> Vec<f64> {
+    let variances = Spread::new(sequences).variances.into_iter();
+    variances.map(|variance| if variance > 0.0 { variance } else { 1.0 }).collect()
 }

@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::{Context, Phases};
 use crate::io as files;
 use crate::maximise::{Held, Spread};
-use crate::options::Options;
+use crate::options::{By, Options};
+use crate::select::{Candidate, best};
 use crate::train::{Round, Run, Status, Trained, aic, bic};
 use warpkov_common::numbers::Numbers;
 use warpkov_common::report::{Report, Results};
@@ -21,6 +22,8 @@ pub struct Training<'a> {
     pub trained: &'a Trained,
     /// The options of training.
     pub options: &'a Options,
+    /// All numbers of states that were tried, if one of them was chosen.
+    pub candidates: &'a [Candidate],
 }
 
 impl Training<'_> {
@@ -47,12 +50,31 @@ impl Training<'_> {
         Held::new(&self.trained.best().model, &Spread::new(&self.context.records.sequences).floors(self.options.floor))
     }
 
-    /// AIC and BIC of the best model.
-    fn criteria(&self) -> (f64, f64) {
+    /// AIC and BIC of the best model, where ln P(O) is known.
+    fn criteria(&self) -> Option<(f64, f64)> {
         let best = self.trained.best();
         let log = best.log_likelihood();
         let parameters = self.options.parameters(&best.model);
-        (aic(parameters, log), bic(parameters, &self.context.records.sequences, log))
+        match self.options.by {
+            By::BaumWelch => Some((aic(parameters, log), bic(parameters, &self.context.records.sequences, log))),
+            By::Viterbi => None,
+        }
+    }
+
+    /// A table of the candidates, with a star for the best.
+    fn write_candidates(&self, out: &mut dyn Write) -> io::Result<()> {
+        let chosen = best(self.candidates);
+        for (at, candidate) in self.candidates.iter().enumerate() {
+            let Candidate { states, log_likelihood, aic, bic, held_out, .. } = candidate;
+            if at == 0 {
+                let held = if held_out.is_some() { "        held out" } else { "" };
+                writeln!(out, "States                   ln P(O)             AIC             BIC{held}")?;
+            }
+            let star = if at == chosen { "*" } else { "" };
+            let held = held_out.map_or(String::new(), |log| format!("{log:>16.3}"));
+            writeln!(out, "  {:<14}{log_likelihood:>16.3}{aic:>16.3}{bic:>16.3}{held}", format!("{states}{star}"))?;
+        }
+        Ok(())
     }
 
     /// Notes on the quality of the result.
@@ -82,33 +104,38 @@ impl Report for Training<'_> {
         let best = self.trained.best();
         let (status, iterations) = (self.status(), self.iterations());
         let (first, last) = (best.log_likelihoods[0], best.log_likelihood());
-        let (aic, bic) = self.criteria();
+        let likelihood = self.options.by.likelihood();
         let Context { device, precision, phases: Phases { read, solve, write, .. }, .. } = &self.context;
         let models = match self.trained.runs.len() {
             1 => String::new(),
             models => format!(", the best of {models} models"),
         };
         writeln!(out, "Status           {status} after {iterations} iterations{models}")?;
-        writeln!(out, "ln P(O)          {first:.6} at first, {last:.6} at last")?;
-        writeln!(out, "AIC, BIC         {aic:.3}, {bic:.3}")?;
+        writeln!(out, "{likelihood:<16} {first:.6} at first, {last:.6} at last")?;
+        if let Some((aic, bic)) = self.criteria() {
+            writeln!(out, "AIC, BIC         {aic:.3}, {bic:.3}")?;
+        }
         writeln!(out, "Time             {solve:.3} s on {device}, {precision}")?;
         writeln!(out, "  files          {read:.3} s to read, {write:.3} s to write")?;
+        self.write_candidates(out)?;
         self.context.write_ranks(out)
     }
 
     fn guarantee(&self) -> Option<String> {
         let log = self.trained.best().log_likelihood();
-        Some(format!("ln P(O) = {log:.6}, {} after {} iterations", self.status(), self.iterations()))
+        let likelihood = self.options.by.likelihood();
+        Some(format!("{likelihood} = {log:.6}, {} after {} iterations", self.status(), self.iterations()))
     }
 
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         #[derive(Serialize)]
         struct Fields<'a> {
             status: &'static str,
+            by: By,
             iterations: usize,
             log_likelihood: f64,
-            aic: f64,
-            bic: f64,
+            aic: Option<f64>,
+            bic: Option<f64>,
             log_likelihoods: Numbers<'a>,
             best: usize,
             models: usize,
@@ -117,22 +144,26 @@ impl Report for Training<'_> {
             floor: f64,
             floored: Held,
             fell: Option<f64>,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            candidates: &'a [Candidate],
         }
-        let (best, (aic, bic)) = (self.trained.best(), self.criteria());
+        let (run, (aic, bic)) = (self.trained.best(), self.criteria().unzip());
         let fields = Fields {
             status: self.status(),
+            by: self.options.by,
             iterations: self.iterations(),
-            log_likelihood: best.log_likelihood(),
+            log_likelihood: run.log_likelihood(),
             aic,
             bic,
-            log_likelihoods: Numbers(&best.log_likelihoods),
+            log_likelihoods: Numbers(&run.log_likelihoods),
             best: self.trained.best,
             models: self.trained.runs.len(),
             all: self.trained.runs.iter().map(Run::log_likelihood).collect(),
             seconds: self.context.phases.solve,
             floor: self.options.floor,
             floored: self.held(),
-            fell: best.fell,
+            fell: run.fell,
+            candidates: self.candidates,
         };
         self.context.write_json(out, fields)
     }
@@ -148,6 +179,6 @@ impl Results for Training<'_> {
 
 /// One line of progress of training.
 #[must_use]
-pub fn progress(round: &Round) -> String {
-    format!("ln P(O) {:.6}, {} in training", round.objective, round.active)
+pub fn progress(round: &Round, by: By) -> String {
+    format!("{} {:.6}, {} in training", by.likelihood(), round.objective, round.active)
 }

@@ -2,8 +2,9 @@
 
 `CategoricalHMM` emits symbols, `GaussianHMM` vectors, `PoissonHMM` and `MultinomialHMM` counts, `GMMHMM` mixtures of
 normal densities, and `ChannelHMM` rows of counts, bits, durations and numbers. They are estimators in the sense of
-scikit-learn, which need not be installed: pipelines, grid search and ``clone`` work. Constructors, methods and
-attributes are those of hmmlearn 0.3, but for `ChannelHMM`; the notes of the classes list what differs.
+scikit-learn, which need not be installed: pipelines, grid search and ``clone`` work. `VariationalCategoricalHMM` and
+`VariationalGaussianHMM` find posteriors of the parameters. Constructors, methods and attributes are those of hmmlearn
+0.3, but for `ChannelHMM`; the notes of the classes list what differs.
 
 With ``pi = startprob_``, ``A = transmat_`` and the probability or density ``b_j(o)`` of an observation in state j, a
 path q and the observations O have the joint probability
@@ -17,8 +18,11 @@ from ._files import generate, load, save
 from ._filter import Filter
 from ._gaussian import GaussianHMM
 from ._monitor import ConvergenceMonitor
+from ._select import Candidate, Selection, select
+from ._variational import VariationalCategoricalHMM, VariationalGaussianHMM
 
 __all__ = [
+    "Candidate",
     "CategoricalHMM",
     "ChannelHMM",
     "ConvergenceMonitor",
@@ -27,7 +31,11 @@ __all__ = [
     "GaussianHMM",
     "MultinomialHMM",
     "PoissonHMM",
+    "Selection",
+    "VariationalCategoricalHMM",
+    "VariationalGaussianHMM",
     "generate",
     "load",
     "save",
+    "select",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import warnings
@@ -16,6 +17,7 @@ from .._host import host, real
 from ._monitor import ConvergenceMonitor
 
 Algorithm = Literal["viterbi", "map"]
+By = Literal["baum-welch", "viterbi"]
 Implementation = Literal["log", "scaling"]
 Precision = Literal["f64", "f32", "tf32"]
 RandomState = Union[int, np.random.RandomState, np.random.Generator, None]
@@ -56,6 +58,7 @@ class BaseHMM:
 
     startprob_: np.ndarray
     transmat_: np.ndarray
+    restart_log_probs_: np.ndarray
     n_features_in_: int
 
     @property
@@ -96,12 +99,21 @@ class BaseHMM:
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "startprob_")
 
-    def fit(self: Model, X: Any, lengths: Any = None, *, y: Any = None, sample_weight: Any = None, ties: Any = None) -> Model:
+    def fit(
+        self: Model,
+        X: Any,
+        lengths: Any = None,
+        *,
+        y: Any = None,
+        sample_weight: Any = None,
+        ties: Any = None,
+        restarts: int = 0,
+        by: By = "baum-welch",
+    ) -> Model:
         """Train the model by the Baum-Welch algorithm: expectation-maximisation.
 
         Training maximises ln P(O) + ln p(parameters) over the parameters that `params` names, where p is the prior. It
-        finds a local maximum: the best of several starts, each with its own `random_state`, is more likely the global
-        one. A probability that is 0 stays 0.
+        finds a local maximum: the best of several starts is more likely the global one. A probability that is 0 stays 0.
 
         Parameters
         ----------
@@ -115,9 +127,16 @@ class BaseHMM:
             known, training counts them: one iteration finds the maximum.
         sample_weight : array of shape (n_sequences,), optional
             The weights w of the sequences, at least 0: ln P(O) is the sum of w ln P(O) over all sequences. By default 1.
-
         ties : array of int, shape (n_components,), optional
             The class of each state: the states of one class share their emissions, which start at their mean.
+        restarts : int
+            Number of further starts, all trained in one batch: the parameters of `init_params`, or of `params` if it
+            names none, are drawn anew for each. The model becomes the best one, `monitor_` has its course, and
+            `restart_log_probs_` has ln P(O) of all, that of the first start first. Each ends by `tol` and `n_iter`; the
+            rule of a subclass of `ConvergenceMonitor` is not asked.
+        by : {"baum-welch", "viterbi"}
+            "viterbi" counts the most probable path of each sequence alone (segmental k-means). ln P(O, path) takes the
+            place of ln P(O), also in `monitor_`.
 
         Returns
         -------
@@ -147,8 +166,14 @@ class BaseHMM:
             raise ValueError(f"n_iter is {self.n_iter}, expected an integer of at least 0")
         if self.implementation not in ("log", "scaling"):
             raise ValueError(f"implementation is '{self.implementation}', expected 'log' or 'scaling'")
+        if by not in ("baum-welch", "viterbi"):
+            raise ValueError(f"by is '{by}', expected 'baum-welch' or 'viterbi'")
+        if not isinstance(restarts, (int, np.integer)) or restarts < 0:
+            raise ValueError(f"restarts is {restarts}, expected an integer of at least 0")
         sequences, array = self._sequences(X, lengths)
-        self._start(array)
+        random = _generator(self.random_state)
+        self._start(array, random)
+        starts = [self._starting(), *self._restarts(array, restarts, random)]
         self.n_features_in_ = array.shape[1]
         if type(self.monitor_) is ConvergenceMonitor:
             self.monitor_ = ConvergenceMonitor(self.tol, self.n_iter, self.verbose)
@@ -162,9 +187,15 @@ class BaseHMM:
         if sample_weight is not None:
             count = len(sequences["offsets"]) - 1
             known["weights"] = shaped(sample_weight, (count,), "sample_weight")
-        training = {"iterations": self.n_iter, "observe": self.monitor_._observe, **known, **self._objective()}
-        found, status = _warpkov.hmm_train(self._parts(), sequences, self._place(), training)
+        observe = None if restarts else self.monitor_._observe
+        training: dict[str, Any] = {"by": by, "iterations": self.n_iter, "tolerance": float(self.tol)}
+        training |= {"observe": observe, **known, **self._objective()}
+        found, status, course, logs = self._train(starts, sequences, training)
         self._update({name: np.asarray(numbers) for name, numbers in found.items()})
+        self.restart_log_probs_ = np.asarray(logs)
+        if restarts:
+            for log_prob, objective in zip(*(np.asarray(numbers).tolist() for numbers in course)):
+                self.monitor_._observe(log_prob, objective)
         if status != "converged":
             why = {"iterations": f"after {self.n_iter} iterations", "fell": "because of rounding errors"}[status]
             warnings.warn(f"training has stopped {why}", ConvergenceWarning, stacklevel=2)
@@ -460,7 +491,24 @@ class BaseHMM:
         if self._needs_init("t", "transmat_"):
             self.transmat_ = random.dirichlet(np.ones(n), size=n)
 
-    def _start(self, X: np.ndarray) -> None:
+    def _starting(self) -> dict[str, Any]:
+        """What training starts from, for the library."""
+        return self._parts()
+
+    def _train(self, starts: Any, sequences: Any, training: Any) -> Any:
+        return _warpkov.hmm_train(starts, sequences, self._place(), training)
+
+    def _restarts(self, X: np.ndarray, count: int, random: np.random.Generator) -> list[dict[str, Any]]:
+        """Further starts."""
+        other = copy.copy(self)
+        other.init_params = self.init_params or self.params
+        starts = []
+        for _ in range(count):
+            other._initialise(X, random)
+            starts.append(other._starting())
+        return starts
+
+    def _start(self, X: np.ndarray, random: np.random.Generator) -> None:
         """Initialises the parameters, and warns of what hmmlearn warns of."""
         for letter in self._letters:
             name = _NAMES[letter]
@@ -471,7 +519,7 @@ class BaseHMM:
                     name,
                     letter,
                 )
-        self._initialise(X, _generator(self.random_state))
+        self._initialise(X, random)
         scalars = self._scalars(X)
         free = sum(scalars[letter] for letter in self.params)
         if X.size < free:
@@ -484,7 +532,7 @@ class BaseHMM:
 
     def _init(self, X: Any, lengths: Any = None) -> None:
         """Initialise the parameters as `fit` does, under hmmlearn's name. `lengths` has no effect."""
-        self._start(self._sequences(X, None)[1])
+        self._start(self._sequences(X, None)[1], _generator(self.random_state))
 
     def _check(self) -> None:
         """Raise ValueError unless the parameters are those of a model; hmmlearn's name."""

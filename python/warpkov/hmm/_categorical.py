@@ -60,6 +60,8 @@ class CategoricalHMM(BaseHMM):
         Probability of each symbol in each state.
     monitor_ : ConvergenceMonitor
         The course of the training.
+    restart_log_probs_ : ndarray
+        ln P(O) of all starts of `fit`, after their training.
     n_features_in_ : int
         1, the number of columns of X.
 

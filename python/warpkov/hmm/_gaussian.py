@@ -73,6 +73,8 @@ class GaussianHMM(BaseHMM):
         Covariance matrix of each state.
     monitor_ : ConvergenceMonitor
         The course of the training.
+    restart_log_probs_ : ndarray
+        ln P(O) of all starts of `fit`, after their training.
     n_features, n_features_in_ : int
         Number of features.
 

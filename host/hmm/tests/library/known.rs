@@ -3,14 +3,15 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use warpkov_hmm::backend::{NO_STATE, Statistics};
-use warpkov_hmm::backends::cpu::Exact;
-use warpkov_hmm::backends::device::{Limits, OverPaths, Scan};
+use warpkov_hmm::backend::{NO_STATE, Recursions, Statistics};
+use warpkov_hmm::backends::cpu::{Batch, Exact};
+use warpkov_hmm::backends::device::{ForwardMethod, Limits, OverPaths, Scan};
 use warpkov_hmm::divided::{Divided, Division};
 use warpkov_hmm::generate::{Kind, Uniform};
 use warpkov_hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
-use warpkov_hmm::options::{Options, Precision, Pseudocounts};
+use warpkov_hmm::options::{By, Options, Precision, Pseudocounts};
 use warpkov_hmm::place::recursions;
+use warpkov_hmm::run::{Running, Setup};
 use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{Observations, Sequences};
 use warpkov_hmm::solution::Run;
@@ -348,4 +349,92 @@ fn states_and_weights_are_checked() {
     assert_eq!(weights(&[0.0, 0.0]).unwrap_err().to_string(), "all weights are 0");
     assert_eq!(weights(&[1.0, 1.0]).unwrap(), sequences);
     assert_eq!(weights(&[2.0, 5.0]).unwrap().select(&[1]).unwrap().weights(), [5.0]);
+}
+
+/// Training by paths, on one of several ranks.
+fn by_paths(
+    device: DeviceChoice,
+    comm: &dyn Communicator,
+    model: &Hmm,
+    sequences: &Sequences,
+    options: &Options,
+) -> Result<Run, String> {
+    let (place, _) = Place::open(device, None).unwrap();
+    let (scan, over, method) = (Scan::Auto, options.by.over(), ForwardMethod::Fused);
+    let setup = Setup { sequences, sets: &[], place: &place, precision: Precision::F64, scan, over, method, comm };
+    let work = |recursions: &mut Running| {
+        let trained = train(recursions, vec![model.clone()], options, &mut |_| ControlFlow::Continue(()))?;
+        Ok::<_, Box<dyn std::error::Error>>(trained.best().clone())
+    };
+    let found = setup.with_recursions(model, 1, |divided| Ok(divided?), work);
+    found.map(|(run, _)| run).map_err(|error| error.to_string())
+}
+
+/// A model with full covariances, and vectors of it with missing components.
+fn correlated(seed: u64) -> (Hmm, Sequences) {
+    let kind = Kind::Vectors { dimensions: 3, full: true };
+    let source = Uniform { states: 3, kind, ends: true, seed }.generate().unwrap();
+    let drawn = sample(&source, 6, Some(12), seed).unwrap().sequences;
+    let Observations::Vectors { dimensions, mut values } = drawn.observations().clone() else { panic!("vectors") };
+    values.iter_mut().skip(2).step_by(11).for_each(|x| *x = f64::NAN);
+    let observations = Observations::Vectors { dimensions, values };
+    let weights = (1..7).map(f64::from).collect();
+    let sequences = Sequences::with_missing(drawn.offsets().to_vec(), observations).unwrap();
+    let start = Uniform { states: 3, kind, ends: true, seed: seed + 1000 }.generate().unwrap();
+    (start, sequences.with_weights(weights).unwrap())
+}
+
+/// The first M step is that of the best paths as known states. Then ln P(O, q) rises until the paths stay.
+#[test]
+fn viterbi_training_is_supervised_training_by_the_best_paths() {
+    let (mut trainings, mut converged) = (0, 0);
+    for seed in 0..150 {
+        let (model, sequences) = match seed % 5 {
+            4 => correlated(seed),
+            _ => case(seed, 1 + seed as usize % 4, seed % 4 > 1),
+        };
+        let mut batch = Batch::<f64>::new(&sequences);
+        batch.set_models(std::slice::from_ref(&model)).unwrap();
+        let decoded = batch.viterbi().unwrap().remove(0);
+        if decoded.scores.contains(&f64::NEG_INFINITY) {
+            continue;
+        }
+        let pseudocounts = Pseudocounts::equal(if seed % 3 == 0 { 0.5 } else { 0.0 });
+        let options = Options { by: By::Viterbi, tolerance: 0.0, pseudocounts, ..Options::default() };
+        let one = Options { iterations: 1, ..options.clone() };
+        let train = |device, options: &Options| by_paths(device, &Local::alone(), &model, &sequences, options).unwrap();
+        let first = train(DeviceChoice::Cpu, &one);
+        let weighted: f64 = decoded.scores.iter().enumerate().map(|(m, score)| sequences.weight(m) * score).sum();
+        near(&first.log_likelihoods[..1], &[weighted], 1.0, 1e-10, "the first score");
+        let known = sequences.clone().with_states(decoded.states).unwrap();
+        let counted = trained(DeviceChoice::Cpu, &model, &known, &Options { by: By::BaumWelch, ..one });
+        for (found, expected) in
+            [(first.model.start(), counted.model.start()), (first.model.transitions(), counted.model.transitions())]
+        {
+            near(found, expected, 1.0, 1e-9, &format!("seed {seed}"));
+        }
+        let emitted = |run: &Run| match run.model.emissions() {
+            Emissions::Categorical { probs, .. } => probs.clone(),
+            Emissions::Gaussian { means, covariances: Covariances::Diagonal(s) | Covariances::Full(s), .. } => {
+                [&means[..], s].concat()
+            }
+            Emissions::Channels(_) => panic!("channels are not drawn"),
+        };
+        near(&emitted(&first), &emitted(&counted), 1e-12, 1e-6, &format!("emissions, seed {seed}"));
+        let run = train(DeviceChoice::Cpu, &options);
+        assert_eq!(run.fell, None, "{seed}");
+        run.model.clone().into_parts().validated().unwrap();
+        (trainings, converged) = (trainings + 1, converged + usize::from(run.converged));
+        if seed < 30 {
+            let emulated = train(DeviceChoice::Emulated, &options);
+            agree(&emulated.objectives, &run.objectives, &format!("seed {seed}"));
+            let ranks = Local::run(2, Duration::from_secs(60), |local| {
+                by_paths(DeviceChoice::Cpu, local, &model, &sequences, &options)
+            });
+            let ranks = ranks.unwrap();
+            assert_eq!(ranks[0].model, ranks[1].model);
+            agree(&ranks[1].objectives, &run.objectives, &format!("ranks, seed {seed}"));
+        }
+    }
+    assert!(trainings > 60 && converged > 50, "{trainings} trainings, {converged} converged");
 }

@@ -15,6 +15,7 @@ mod random;
 mod reference;
 mod slices;
 mod training;
+mod variational;
 
 #[path = "../../../../tests/support/wide.rs"]
 mod wide;

@@ -3,14 +3,19 @@
 
 use std::ops::ControlFlow;
 
+use warpkov_hmm::backend::Recursions;
 use warpkov_hmm::backends::cpu::Batch;
+use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::generate::{Kind, Uniform};
+use warpkov_hmm::maximise::Spread;
 use warpkov_hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Constraint, FLOOR, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
+use warpkov_hmm::run::alone;
 use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{Observations, Sequences};
 use warpkov_hmm::solution::Run;
-use warpkov_hmm::train::{Error, train};
+use warpkov_hmm::train::{Error, bic, train};
+use warpkov_runtime::choose::DeviceChoice;
 
 use crate::random::Random;
 
@@ -109,8 +114,17 @@ fn the_objective_rises_in_every_step_of_random_models_with_priors_and_constraint
             covariances: random.unit() < 0.3,
         };
         let normals = if random.unit() < 0.8 { normal_prior(&model, random, unit) } else { None };
-        let options =
-            Options { iterations: 15, tolerance: 0.0, pseudocounts, normals, frozen, constraint, ..Options::default() };
+        let sticky = if random.unit() < 0.5 { 0.0 } else { random.magnitude(-6.0, 3.0) };
+        let options = Options {
+            iterations: 15,
+            tolerance: 0.0,
+            pseudocounts,
+            sticky,
+            normals,
+            frozen,
+            constraint,
+            ..Options::default()
+        };
         let run = trained(&model, &sequences, &options).unwrap();
         assert!(run.objectives.len() >= 2, "seed {seed}");
         for pair in run.objectives.windows(2) {
@@ -215,6 +229,62 @@ fn pseudocounts_of_each_parameter() {
     near(emitted(&run.model).0, &[0.25, 0.75, 0.0, 1.0]);
 }
 
+/// A_ij ∝ ξ(i, j) + c + κ [i = j], on all devices, and the prior has κ ln A_ii.
+#[test]
+fn a_sticky_count_is_added_to_the_diagonal() {
+    let model = Uniform { states: 3, kind: Kind::Symbols(3), ends: true, seed: 3 }.generate().unwrap();
+    let sequences = sample(&model, 20, None, 4).unwrap().sequences;
+    let mut batch = Batch::<f64>::new(&sequences);
+    batch.set_models(std::slice::from_ref(&model)).unwrap();
+    let counts = batch.expect().unwrap().remove(0);
+    let (count, sticky) = (0.25, 7.5);
+    let options = Options { iterations: 1, sticky, pseudocounts: Pseudocounts::equal(count), ..Options::default() };
+    for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
+        let run = alone(&model, &sequences, device, Precision::F64, OverPaths::Sums, |recursions| {
+            let trained = train(recursions, vec![model.clone()], &options, &mut |_| ControlFlow::Continue(()));
+            Ok::<_, Box<dyn std::error::Error>>(trained?.best().clone())
+        });
+        let run = run.unwrap();
+        for i in 0..3 {
+            let of = |j: usize| counts.transitions[3 * i + j] + count + if i == j { sticky } else { 0.0 };
+            let total = (0..3).map(of).sum::<f64>() + counts.end[i] + count;
+            near(run.model.row(i), &[of(0) / total, of(1) / total, of(2) / total]);
+        }
+        let prior = |model: &Hmm| {
+            let all = [model.start(), model.transitions(), model.end().unwrap(), emitted(model).0].concat();
+            let diagonal = (0..3).map(|i| sticky * model.row(i)[i].ln());
+            all.iter().map(|p| count * p.ln()).chain(diagonal).sum::<f64>()
+        };
+        for (at, model) in [&model, &run.model].into_iter().enumerate() {
+            near(&[run.objectives[at] - run.log_likelihoods[at]], &[prior(model)]);
+        }
+    }
+}
+
+/// A sequence of weight w has w T observations in BIC, and its vectors have w observations each in the variance of the floor.
+#[test]
+fn weights_count_observations() {
+    let values = |copies: [usize; 2]| -> Vec<f64> {
+        [[1.0, 5.0, 2.0, 9.0], [3.0, 4.0, 8.0, 5.0]]
+            .iter()
+            .zip(copies)
+            .flat_map(|(x, copies)| x.repeat(copies))
+            .collect()
+    };
+    let sequences = |offsets: Vec<u64>, copies| {
+        Sequences::new(offsets, Observations::Vectors { dimensions: 2, values: values(copies) }).unwrap()
+    };
+    let weighted = sequences(vec![0, 2, 4], [1, 1]).with_weights(vec![3.0, 2.0]).unwrap();
+    let copied = sequences((0..6).map(|at| 2 * at).collect(), [3, 2]);
+    let [one, other] = [&weighted, &copied].map(Spread::new);
+    near(&one.variances, &other.variances);
+    assert_eq!(one.largest, other.largest);
+    near(&[bic(7, &weighted, -3.0)], &[bic(7, &copied, -3.0)]);
+    let without = Spread::new(&sequences(vec![0, 2, 4], [1, 1]).with_weights(vec![1e-300, 0.0]).unwrap());
+    near(&without.variances, &[0.25, 4.0]);
+    assert_eq!(without.largest, [2.0, 9.0]);
+}
+
 #[test]
 fn options_that_do_not_fit_are_refused() {
     let (model, sequences) = plane(Covariances::Full(vec![1.0, 0.5, 0.5, 2.0]));
@@ -230,6 +300,10 @@ fn options_that_do_not_fit_are_refused() {
     assert_eq!(
         refused(Options { pseudocounts: Pseudocounts::equal(-0.5), ..Options::default() }),
         "a pseudocount of pi is -0.5, expected a number of at least 0"
+    );
+    assert_eq!(
+        refused(Options { sticky: f64::INFINITY, ..Options::default() }),
+        "a pseudocount of A[i][i] is inf, expected a number of at least 0"
     );
     assert_eq!(with(NormalPrior { means: vec![0.0], ..prior.clone() }), "the prior has 1 means, expected 2");
     assert_eq!(

@@ -1,0 +1,587 @@
+//! Variational Bayes: an approximate posterior of the parameters in place of a point (MacKay, *Ensemble Learning for Hidden Markov
+//! Models*, 1997; Beal, *Variational Algorithms for Approximate Bayesian Inference*, 2003, chapter 3; Bishop, *Pattern Recognition and
+//! Machine Learning*, 2006, section 10.2).
+//!
+//! The joint posterior of the parameters θ and the paths q is approximated by Q(θ) Q(q). Its lower bound of the evidence is
+//!
+//! > L = E[ln P(O, q, θ)] − E[ln Q(θ) Q(q)] ≤ ln P(O)
+//!
+//! Priors, and so Q(θ), are Dirichlet distributions of π, of each row of A with its end probability, and of each row of B; and
+//! normal-Wishart distributions of means and precisions, Λⱼ ~ W(νⱼ, Sⱼ⁻¹) and μⱼ given Λⱼ ~ 𝒩(mⱼ, (βⱼ Λⱼ)⁻¹). Of diagonal precisions, each
+//! entry has a gamma distribution of shape ν / 2 and rate s / 2.
+//!
+//! The E step is that of Baum and Welch with parameters exp(E[ln θ]), whose rows sum to less than 1. It yields ln Z, the sum over all
+//! paths, and L = ln Z − KL(Q(θ) ‖ P(θ)). For vectors, E[ln 𝒩(x; μⱼ, Λⱼ)] = ln 𝒩(x; mⱼ, Sⱼ / νⱼ) + cⱼ, and exp(cⱼ) ≤ 1 becomes a factor of
+//! all probabilities to enter state j. The M step adds the expected counts to the prior. L never decreases; each iteration checks this.
+
+use std::ops::ControlFlow;
+
+use super::backend::{Expected, Recursions, Statistics};
+use super::model::{Covariances, Emissions, Hmm, HmmParts, Invalid, Names, cholesky};
+use super::options::Options;
+use super::sequences::Sequences;
+use super::train::{Error, Round, Status};
+
+/// A distribution of the parameters of a model of N states. A Dirichlet parameter of 0 stands for a probability that is always 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beliefs {
+    /// Dirichlet parameters of π, N.
+    pub start: Vec<f64>,
+    /// Those of the rows of A, N × N.
+    pub transitions: Vec<f64>,
+    /// Those of the end probabilities, N, which belong to the rows of A.
+    pub end: Option<Vec<f64>>,
+    /// Those of the emissions.
+    pub emissions: EmissionBeliefs,
+}
+
+/// A distribution of the parameters of all emissions.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EmissionBeliefs {
+    /// Dirichlet distributions.
+    Categorical {
+        /// V.
+        symbols: u32,
+        /// Parameters of the rows of B, N × V.
+        counts: Vec<f64>,
+    },
+    /// Normal-Wishart distributions.
+    Gaussian {
+        /// D.
+        dimensions: u32,
+        /// m, N × D.
+        means: Vec<f64>,
+        /// β, N numbers above 0: the precision of the means as a number of observations.
+        strengths: Vec<f64>,
+        /// ν, N numbers, or one if all states have the same precision; above D − 1 for full ones, above 0 for diagonal ones.
+        degrees: Vec<f64>,
+        /// S, positive definite, for each number of `degrees`: E[Λ] = ν S⁻¹.
+        scales: Covariances,
+    },
+}
+
+/// The training of one start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BeliefRun {
+    /// Q(θ) after the last M step.
+    pub beliefs: Beliefs,
+    /// L before the first M step, and after each.
+    pub bounds: Vec<f64>,
+    /// Whether L has converged.
+    pub converged: bool,
+    /// L before it decreased by more than [`Options::slack`].
+    pub fell: Option<f64>,
+}
+
+impl BeliefRun {
+    /// The last L.
+    #[must_use]
+    pub fn bound(&self) -> f64 {
+        self.bounds.last().copied().unwrap_or(f64::NEG_INFINITY)
+    }
+
+    fn ended(&self) -> bool {
+        self.converged || self.fell.is_some()
+    }
+}
+
+/// A Wishart distribution of a precision, or independent gamma distributions of the diagonal of one.
+struct Wishart<'s> {
+    degrees: f64,
+    /// S, D × D, or its diagonal.
+    scale: &'s [f64],
+    /// The Cholesky factor of S, or the square roots of its diagonal.
+    lower: Vec<f64>,
+    d: usize,
+}
+
+impl<'s> Wishart<'s> {
+    /// `None` if S is not positive definite, or ν is too small.
+    fn new(degrees: f64, scale: &'s [f64], d: usize) -> Option<Self> {
+        let full = scale.len() > d;
+        let lower = match scale.len() == d * d {
+            true => cholesky(scale, d)?,
+            false => scale.iter().map(|s| s.sqrt()).collect(),
+        };
+        let valid = lower.iter().step_by(if full { d + 1 } else { 1 }).all(|root| *root > 0.0 && root.is_finite());
+        let least = if full { d as f64 - 1.0 } else { 0.0 };
+        (valid && degrees > least && degrees.is_finite()).then_some(Self { degrees, scale, lower, d })
+    }
+
+    fn full(&self) -> bool {
+        self.scale.len() > self.d
+    }
+
+    /// ln |S / 2|
+    fn log_half_scale(&self) -> f64 {
+        let step = if self.full() { self.d + 1 } else { 1 };
+        self.lower.iter().step_by(step).map(|root| 2.0 * root.ln() - std::f64::consts::LN_2).sum()
+    }
+
+    /// The shapes of the gamma distributions whose product has the distribution of |Λ| |S / 2|.
+    fn shapes(&self) -> impl Iterator<Item = f64> {
+        let (degrees, full) = (self.degrees, self.full());
+        (0..self.d).map(move |k| if full { (degrees - k as f64) / 2.0 } else { degrees / 2.0 })
+    }
+
+    /// E[ln |Λ|]
+    fn log_determinant(&self) -> f64 {
+        self.shapes().map(digamma).sum::<f64>() - self.log_half_scale()
+    }
+
+    /// ln of the normalisation, up to a constant of D.
+    fn log_norm(&self) -> f64 {
+        self.shapes().map(libm::lgamma).sum::<f64>() - self.degrees / 2.0 * self.log_half_scale()
+    }
+
+    /// L⁻¹ x
+    fn scaled(&self, mut x: Vec<f64>) -> Vec<f64> {
+        let d = self.d;
+        for i in 0..d {
+            let known: f64 = if self.full() { (0..i).map(|k| self.lower[i * d + k] * x[k]).sum() } else { 0.0 };
+            x[i] = (x[i] - known) / self.lower[if self.full() { i * d + i } else { i }];
+        }
+        x
+    }
+
+    /// xᵀ S⁻¹ x
+    fn quadratic(&self, x: Vec<f64>) -> f64 {
+        self.scaled(x).iter().map(|x| x * x).sum()
+    }
+
+    /// tr(T S⁻¹) of the scale T of another distribution: the sum of xᵀ S⁻¹ x over the columns of its factor.
+    fn trace(&self, other: &Self) -> f64 {
+        let d = self.d;
+        let column = |k: usize| match self.full() {
+            true => (0..d).map(|i| other.lower[i * d + k]).collect(),
+            false => (0..d).map(|i| if i == k { other.lower[i] } else { 0.0 }).collect(),
+        };
+        (0..d).map(|k| self.quadratic(column(k))).sum()
+    }
+
+    /// KL(self ‖ prior)
+    fn divergence(&self, prior: &Self) -> f64 {
+        let (nu, nu0) = (self.degrees, prior.degrees);
+        (nu - nu0) / 2.0 * self.log_determinant() + nu / 2.0 * (self.trace(prior) - self.d as f64) + prior.log_norm()
+            - self.log_norm()
+    }
+}
+
+impl Beliefs {
+    /// N.
+    fn states(&self) -> usize {
+        self.start.len()
+    }
+
+    /// The row of A and its end probability.
+    fn row(&self, state: usize) -> Vec<f64> {
+        let n = self.states();
+        let end = self.end.iter().map(|end| end[state]);
+        self.transitions[state * n..][..n].iter().copied().chain(end).collect()
+    }
+
+    /// All Dirichlet distributions.
+    fn rows(&self) -> Vec<Vec<f64>> {
+        let mut all = vec![self.start.clone()];
+        all.extend((0..self.states()).map(|state| self.row(state)));
+        if let EmissionBeliefs::Categorical { symbols, counts } = &self.emissions {
+            all.extend(counts.chunks_exact(*symbols as usize).map(<[f64]>::to_vec));
+        }
+        all
+    }
+
+    /// The distribution of the precision of a state.
+    fn wishart(&self, state: usize) -> Option<Wishart<'_>> {
+        let EmissionBeliefs::Gaussian { dimensions, degrees, scales, .. } = &self.emissions else { return None };
+        let (Covariances::Diagonal(numbers) | Covariances::Full(numbers)) = scales;
+        let (at, width) = (state % degrees.len(), numbers.len() / degrees.len());
+        Wishart::new(degrees[at], &numbers[at * width..][..width], *dimensions as usize)
+    }
+
+    /// Checks shapes and ranges.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        let n = self.states();
+        let length = |name: &str, found: usize, expected: usize| match found == expected {
+            true => Ok(()),
+            false => Err(format!("{name} has {found} numbers, expected {expected}")),
+        };
+        if n == 0 {
+            return Err("a hidden Markov model needs at least one state".to_owned());
+        }
+        length("A", self.transitions.len(), n * n)?;
+        self.end.as_ref().map_or(Ok(()), |end| length("end", end.len(), n))?;
+        match &self.emissions {
+            EmissionBeliefs::Categorical { symbols, counts } => length("B", counts.len(), n * *symbols as usize)?,
+            EmissionBeliefs::Gaussian { dimensions, means, strengths, degrees, scales } => {
+                let d = *dimensions as usize;
+                length("m", means.len(), n * d)?;
+                length("beta", strengths.len(), n)?;
+                length("nu", degrees.len(), if degrees.len() == 1 { 1 } else { n })?;
+                match scales {
+                    Covariances::Diagonal(numbers) => length("S", numbers.len(), degrees.len() * d)?,
+                    Covariances::Full(numbers) => length("S", numbers.len(), degrees.len() * d * d)?,
+                }
+                if let Some(x) = means.iter().find(|x| !x.is_finite()) {
+                    return Err(format!("a mean is {x}, expected a finite number"));
+                }
+                if let Some(beta) = strengths.iter().find(|beta| !(beta.is_finite() && **beta > 0.0)) {
+                    return Err(format!("beta is {beta}, expected a number above 0"));
+                }
+                if let Some(state) = (0..degrees.len()).find(|&state| self.wishart(state).is_none()) {
+                    return Err(format!(
+                        "the precision of state {state} has nu = {}, expected a number above {}, and S positive definite",
+                        degrees[state],
+                        if matches!(scales, Covariances::Full(_)) { d - 1 } else { 0 }
+                    ));
+                }
+            }
+        }
+        for row in self.rows() {
+            if let Some(count) = row.iter().find(|count| !(count.is_finite() && **count >= 0.0)) {
+                return Err(format!("a Dirichlet parameter is {count}, expected a number of at least 0"));
+            }
+            if row.iter().all(|count| *count == 0.0) {
+                return Err("all Dirichlet parameters of a distribution are 0".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// The model with parameters exp(E[ln θ]). Its rows sum to less than 1.
+    fn geometric(&self) -> Hmm {
+        let n = self.states();
+        let logs = |row: &[f64]| -> Vec<f64> {
+            let whole = digamma(row.iter().sum());
+            row.iter().map(|&count| if count > 0.0 { (digamma(count) - whole).exp() } else { 0.0 }).collect()
+        };
+        let mut start = logs(&self.start);
+        let rows: Vec<Vec<f64>> = (0..n).map(|state| logs(&self.row(state))).collect();
+        let mut transitions: Vec<f64> = rows.iter().flat_map(|row| &row[..n]).copied().collect();
+        let end = self.end.as_ref().map(|_| rows.iter().map(|row| row[n]).collect());
+        let emissions = match &self.emissions {
+            EmissionBeliefs::Categorical { symbols, counts } => {
+                let probs = counts.chunks_exact(*symbols as usize).flat_map(logs).collect();
+                Emissions::Categorical { symbols: *symbols, probs }
+            }
+            EmissionBeliefs::Gaussian { dimensions, means, strengths, .. } => {
+                for state in 0..n {
+                    let factor = self.wishart(state).map_or(0.0, |precision| {
+                        let (d, nu) = (f64::from(*dimensions), precision.degrees);
+                        // ln |ν S⁻¹|
+                        let log = d * (nu / 2.0).ln() - precision.log_half_scale();
+                        ((precision.log_determinant() - log) / 2.0 - d / (2.0 * strengths[state])).exp()
+                    });
+                    start[state] *= factor;
+                    transitions.iter_mut().skip(state).step_by(n).for_each(|prob| *prob *= factor);
+                }
+                let covariances = self.covariances();
+                Emissions::Gaussian { dimensions: *dimensions, means: means.clone(), covariances }
+            }
+        };
+        Hmm::built(HmmParts { start, transitions, end, emissions, names: Names::default() })
+    }
+
+    /// Sⱼ / νⱼ of each state.
+    fn covariances(&self) -> Covariances {
+        let EmissionBeliefs::Gaussian { degrees, scales, .. } = &self.emissions else {
+            return Covariances::Diagonal(Vec::new());
+        };
+        let (Covariances::Diagonal(numbers) | Covariances::Full(numbers)) = scales;
+        let width = numbers.len() / degrees.len();
+        let of_state = |state: usize| {
+            let at = state % degrees.len();
+            numbers[at * width..][..width].iter().map(move |s| s / degrees[at])
+        };
+        let all = (0..self.states()).flat_map(of_state).collect();
+        match scales {
+            Covariances::Diagonal(_) => Covariances::Diagonal(all),
+            Covariances::Full(_) => Covariances::Full(all),
+        }
+    }
+
+    /// The model of the means of all probabilities and of μ, with covariances E[Λ]⁻¹.
+    ///
+    /// # Errors
+    /// If the parameters are not [valid](Self::check).
+    pub fn mean(&self, names: Names) -> Result<Hmm, Invalid> {
+        let n = self.states();
+        let share = |row: &[f64]| -> Vec<f64> {
+            let whole: f64 = row.iter().sum();
+            row.iter().map(|count| count / whole).collect()
+        };
+        let rows: Vec<Vec<f64>> = (0..n).map(|state| share(&self.row(state))).collect();
+        let emissions = match &self.emissions {
+            EmissionBeliefs::Categorical { symbols, counts } => {
+                let probs = counts.chunks_exact(*symbols as usize).flat_map(share).collect();
+                Emissions::Categorical { symbols: *symbols, probs }
+            }
+            EmissionBeliefs::Gaussian { dimensions, means, .. } => {
+                Emissions::Gaussian { dimensions: *dimensions, means: means.clone(), covariances: self.covariances() }
+            }
+        };
+        let parts = HmmParts {
+            start: share(&self.start),
+            transitions: rows.iter().flat_map(|row| &row[..n]).copied().collect(),
+            end: self.end.as_ref().map(|_| rows.iter().map(|row| row[n]).collect()),
+            emissions,
+            names,
+        };
+        parts.validated()
+    }
+
+    /// KL(self ‖ prior)
+    fn divergence(&self, prior: &Self) -> f64 {
+        let dirichlets =
+            self.rows().iter().zip(prior.rows()).map(|(row, prior)| dirichlet_divergence(row, &prior)).sum();
+        let (
+            EmissionBeliefs::Gaussian { dimensions, means, strengths, degrees, .. },
+            EmissionBeliefs::Gaussian { means: means0, strengths: strengths0, .. },
+        ) = (&self.emissions, &prior.emissions)
+        else {
+            return dirichlets;
+        };
+        let d = *dimensions as usize;
+        let of_state = |state: usize| -> Option<f64> {
+            let (precision, prior) = (self.wishart(state)?, prior.wishart(state)?);
+            let (beta, beta0) = (strengths[state], strengths0[state]);
+            let shift = (state * d..(state + 1) * d).map(|at| means[at] - means0[at]).collect();
+            let ratio = beta0 / beta;
+            let of_mean =
+                d as f64 * (ratio - 1.0 - ratio.ln()) + beta0 * precision.degrees * precision.quadratic(shift);
+            let shared = state >= degrees.len();
+            Some(of_mean / 2.0 + if shared { 0.0 } else { precision.divergence(&prior) })
+        };
+        // Unreachable infinity: each M step checks its result.
+        dirichlets + (0..self.states()).map(|state| of_state(state).unwrap_or(f64::INFINITY)).sum::<f64>()
+    }
+
+    /// The M step: the prior and the expected counts, which are moments about the present means. What is frozen stays.
+    fn updated(&self, prior: &Self, expected: &Expected, options: &Options) -> Self {
+        let add = |prior: &[f64], counts: &[f64]| -> Vec<f64> {
+            prior.iter().zip(counts).map(|(prior, count)| if *prior > 0.0 { prior + count } else { 0.0 }).collect()
+        };
+        let mut new = self.clone();
+        if !options.frozen.start {
+            new.start = add(&prior.start, &expected.start);
+        }
+        if !options.frozen.transitions {
+            new.transitions = add(&prior.transitions, &expected.transitions);
+            new.end = prior.end.as_ref().map(|end| add(end, &expected.end));
+        }
+        if !options.frozen.emissions {
+            match (&mut new.emissions, &prior.emissions, &expected.emissions) {
+                (
+                    EmissionBeliefs::Categorical { counts, .. },
+                    EmissionBeliefs::Categorical { counts: prior, .. },
+                    Statistics::Categorical(seen),
+                ) => *counts = add(prior, seen),
+                (own, prior, Statistics::Gaussian { weights, sums, squares }) => {
+                    own.add_moments(prior, weights, sums, squares);
+                }
+                _ => {}
+            }
+        }
+        new
+    }
+}
+
+impl EmissionBeliefs {
+    /// Replaces normal-Wishart distributions by those of the prior with the moments about the present means.
+    fn add_moments(&mut self, prior: &Self, weights: &[f64], sums: &[f64], squares: &[f64]) {
+        let (
+            Self::Gaussian { dimensions, means, strengths, degrees, scales },
+            Self::Gaussian { means: means0, strengths: strengths0, degrees: degrees0, scales: scales0, .. },
+        ) = (self, prior)
+        else {
+            return;
+        };
+        let (d, n, width) = (*dimensions as usize, weights.len(), squares.len() / weights.len());
+        let full = matches!(scales, Covariances::Full(_));
+        let (Covariances::Diagonal(numbers) | Covariances::Full(numbers)) = scales;
+        let (Covariances::Diagonal(numbers0) | Covariances::Full(numbers0)) = scales0;
+        numbers.clone_from(numbers0);
+        degrees.clone_from(degrees0);
+        for state in 0..n {
+            let (weight, beta0) = (weights[state], strengths0[state]);
+            let beta = beta0 + weight;
+            // m' − m and m' − m₀ of the new mean m'.
+            let shift: Vec<f64> = (0..d)
+                .map(|k| (sums[state * d + k] + beta0 * (means0[state * d + k] - means[state * d + k])) / beta)
+                .collect();
+            let pull: Vec<f64> = (0..d).map(|k| means[state * d + k] + shift[k] - means0[state * d + k]).collect();
+            let at = state % degrees.len();
+            for (place, entry) in numbers[at * width..][..width].iter_mut().enumerate() {
+                let (a, b) = if full { (place / d, place % d) } else { (place, place) };
+                let (sum_a, sum_b) = (sums[state * d + a], sums[state * d + b]);
+                let about = squares[state * width + place] - sum_a * shift[b] - shift[a] * sum_b;
+                *entry += about + weight * shift[a] * shift[b] + beta0 * pull[a] * pull[b];
+            }
+            degrees[at] += weight;
+            strengths[state] = beta;
+            (0..d).for_each(|k| means[state * d + k] += shift[k]);
+        }
+    }
+}
+
+/// KL between Dirichlet distributions.
+fn dirichlet_divergence(row: &[f64], prior: &[f64]) -> f64 {
+    let whole: f64 = row.iter().sum();
+    let each = row
+        .iter()
+        .zip(prior)
+        .filter(|(_, prior)| **prior > 0.0)
+        .map(|(&a, &b)| libm::lgamma(b) - libm::lgamma(a) + (a - b) * (digamma(a) - digamma(whole)));
+    libm::lgamma(whole) - libm::lgamma(prior.iter().sum()) + each.sum::<f64>()
+}
+
+/// ψ(x) of x > 0, by its recurrence and its asymptotic series; the error is below 10⁻¹⁴ relative to max(1, |ψ|).
+fn digamma(mut x: f64) -> f64 {
+    let mut less = 0.0;
+    while x < 12.0 {
+        less += 1.0 / x;
+        x += 1.0;
+    }
+    let inverse = 1.0 / (x * x);
+    // B₂ₖ / (2 k)
+    let series = [1.0 / 12.0, -1.0 / 120.0, 1.0 / 252.0, -1.0 / 240.0, 1.0 / 132.0, -691.0 / 32760.0, 1.0 / 12.0];
+    let tail = series.iter().rev().fold(0.0, |tail, term| (tail + term) * inverse);
+    x.ln() - 0.5 / x - tail - less
+}
+
+/// Trains Q(θ) from each of `starts` until its bound converges, all in one batch. `observe` sees the highest bound after each E step, as
+/// objective and as log-likelihood, and may stop training. Of `options`, the iterations, the tolerances, the slack, and what is
+/// frozen apply; covariances are frozen with the means.
+///
+/// # Errors
+/// Those of the backend, [`Error::Options`] if beliefs are not [valid](Beliefs::check), differ in shape or the sequences have vectors with
+/// missing components, and [`Error::Impossible`].
+pub fn train_beliefs<R: Recursions + ?Sized>(
+    recursions: &mut R,
+    sequences: &Sequences,
+    prior: &Beliefs,
+    starts: Vec<Beliefs>,
+    options: &Options,
+    observe: &mut dyn FnMut(&Round) -> ControlFlow<()>,
+) -> Result<(Vec<BeliefRun>, usize, Status), Error<R::Error>> {
+    starts.iter().chain([prior]).try_for_each(|beliefs| fits(beliefs, prior)).map_err(Error::Options)?;
+    if sequences.partial() > 0 {
+        return Err(Error::Options(
+            "vectors have missing components, which variational Bayes does not take".to_owned(),
+        ));
+    }
+    let run = |beliefs| BeliefRun { beliefs, bounds: Vec::new(), converged: false, fell: None };
+    let mut runs: Vec<BeliefRun> = starts.into_iter().map(run).collect();
+    if runs.is_empty() {
+        return Err(Error::None);
+    }
+    let mut status = Status::Iterations;
+    for iteration in 0..=options.iterations {
+        let active: Vec<usize> = (0..runs.len()).filter(|&at| !runs[at].ended()).collect();
+        let models: Vec<Hmm> = active.iter().map(|&at| runs[at].beliefs.geometric()).collect();
+        recursions.set_models(&models).map_err(Error::Backend)?;
+        let found = match recursions.e_step() {
+            Err(_) if iteration > 0 && recursions.interrupted() => {
+                status = Status::Interrupted;
+                break;
+            }
+            found => found.map_err(Error::Backend)?,
+        };
+        for (&at, logs) in active.iter().zip(&found) {
+            judge(&mut runs[at], logs, sequences, prior, options)?;
+        }
+        let left = runs.iter().filter(|run| !run.ended()).count();
+        let bound = runs.iter().map(BeliefRun::bound).fold(f64::NEG_INFINITY, f64::max);
+        let round = Round { iteration, active: left, objective: bound, log_likelihood: bound, so_far: None };
+        let stop = observe(&round).is_break();
+        if left == 0 || iteration == options.iterations {
+            break;
+        }
+        if stop {
+            status = Status::Interrupted;
+            break;
+        }
+        let counts = recursions.take_counts().map_err(Error::Backend)?;
+        for (&at, counts) in active.iter().zip(&counts).filter(|(at, _)| !runs[**at].ended()).collect::<Vec<_>>() {
+            runs[at].beliefs = runs[at].beliefs.updated(prior, counts, options);
+            runs[at].beliefs.check().map_err(Error::Options)?;
+        }
+    }
+    let best = (0..runs.len()).fold(0, |best, at| if runs[at].bound() > runs[best].bound() { at } else { best });
+    let status = match &runs[best] {
+        run if run.converged => Status::Converged,
+        run if run.fell.is_some() => Status::Fell,
+        _ => status,
+    };
+    Ok((runs, best, status))
+}
+
+/// Whether beliefs are valid and have the shape of the prior.
+fn fits(beliefs: &Beliefs, prior: &Beliefs) -> Result<(), String> {
+    beliefs.check()?;
+    let shape = |beliefs: &Beliefs| match &beliefs.emissions {
+        EmissionBeliefs::Categorical { symbols, .. } => (0, *symbols, 0),
+        EmissionBeliefs::Gaussian { dimensions, degrees, scales, .. } => {
+            let (Covariances::Diagonal(numbers) | Covariances::Full(numbers)) = scales;
+            (degrees.len(), *dimensions, numbers.len())
+        }
+    };
+    let zeros =
+        |beliefs: &Beliefs| -> Vec<bool> { beliefs.rows().concat().iter().map(|count| *count == 0.0).collect() };
+    match beliefs.states() == prior.states() && shape(beliefs) == shape(prior) && zeros(beliefs) == zeros(prior) {
+        true => Ok(()),
+        false => Err("a start and the prior differ in shape or in zeros".to_owned()),
+    }
+}
+
+/// Adds L to the record of a run, which has then converged or fallen.
+fn judge<E>(
+    run: &mut BeliefRun,
+    logs: &[f64],
+    sequences: &Sequences,
+    prior: &Beliefs,
+    options: &Options,
+) -> Result<(), Error<E>> {
+    let mut bound = -run.beliefs.divergence(prior);
+    for (sequence, log) in logs.iter().enumerate().filter(|(sequence, _)| sequences.weight(*sequence) > 0.0) {
+        if !log.is_finite() {
+            return Err(Error::Impossible { sequence: sequence + 1 });
+        }
+        bound += sequences.weight(sequence) * log;
+    }
+    if let Some(&from) = run.bounds.last() {
+        if bound < from - options.slack * from.abs().max(1.0) {
+            run.fell = Some(from);
+        } else {
+            run.converged = bound - from <= options.tolerance_absolute.max(options.tolerance * from.abs());
+        }
+    }
+    run.bounds.push(bound);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digamma_is_that_of_the_tables() {
+        const EULER: f64 = 0.577_215_664_901_532_9;
+        let near = |found: f64, expected: f64| {
+            assert!((found - expected).abs() < 1e-14 * expected.abs().max(1.0), "{found}, expected {expected}");
+        };
+        near(digamma(1.0), -EULER);
+        near(digamma(0.5), -EULER - 2.0 * std::f64::consts::LN_2);
+        near(digamma(0.25), -EULER - std::f64::consts::FRAC_PI_2 - 3.0 * std::f64::consts::LN_2);
+        near(digamma(10.0), -EULER + (1..10).map(|k| 1.0 / f64::from(k)).sum::<f64>());
+        near(digamma(1e-200), -1e200);
+        near(digamma(1e200), 200.0 * std::f64::consts::LN_10);
+        // ψ(x + 1) − ψ(x) = 1 / x
+        for exponent in -60..60 {
+            let x = 10f64.powf(f64::from(exponent) / 10.0);
+            assert!((digamma(x + 1.0) - digamma(x) - 1.0 / x).abs() < 2e-14 * (1.0 + 1.0 / x), "{x}");
+        }
+    }
+}
