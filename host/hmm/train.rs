@@ -203,8 +203,8 @@ impl<'a> InTraining<'a> {
                 if objective < from - slack * from.abs().max(1.0) {
                     run.fell = Some(from);
                 } else {
-                    let enough = options.tolerance_absolute.max(options.tolerance * from.abs());
-                    run.converged = objective - from <= enough;
+                    let (rise, absolute) = (objective - from, options.tolerance_absolute);
+                    run.converged = rise <= options.tolerance * from.abs() || absolute > 0.0 && rise <= absolute;
                 }
             }
         }

@@ -10,6 +10,7 @@ use warpkov::mdp::ask::select;
 use warpkov::mdp::ask::simulate::{self, Simulator};
 use warpkov::mdp::criterion::Criterion;
 use warpkov::mdp::generate::Garnet;
+use warpkov::mdp::io::{Format, ReadOptions, read_from};
 use warpkov::mdp::model::{Mdp, MdpParts, NO_ACTION, Objective};
 
 use crate::models::{on_cpu, random_model, replacement};
@@ -56,6 +57,30 @@ fn certified_values_of_policies_are_exact() {
             check(Some(Criterion::TotalReward { goal: None }), 1e-7 * unit, exact.cumulative());
         }
         check(Some(Criterion::Average), 1e-7 * unit, exact.gain());
+    }
+}
+
+/// A policy that earns nothing and misses the goal is worth what the rewards of the model say.
+#[test]
+fn missing_the_goal_is_worth_what_the_model_says() {
+    for (reward, expected) in [(-1.0, f64::NEG_INFINITY), (1.0, f64::INFINITY), (0.0, f64::INFINITY)] {
+        for objective in [Objective::Maximize, Objective::Minimize] {
+            // State 0 waits for nothing, or goes to the goal; state 2 goes.
+            let text = format!(
+                r#"{{"gamma": 1, "S": 3, "choices": [0, 2, 3, 4], "action_rewards": [0, {reward}, 0, {reward}],
+                    "P": {{"indptr": [0, 1, 2, 3, 4], "indices": [0, 1, 1, 1], "data": [1, 1, 1, 1]}}}}"#
+            );
+            let options = ReadOptions { format: Some(Format::Json), ..ReadOptions::default() };
+            let mdp = read_from(text.as_bytes(), "m", &options).unwrap().with_objective(objective);
+            let criterion = Criterion::TotalReward { goal: Some(vec![1]) };
+            let of = |policy: &[u32]| {
+                value(&mdp, policy, Some(&criterion), &on_cpu(1e-6), &mut |_| ControlFlow::Continue(())).unwrap()
+            };
+            let waits = of(&[0, 0, 0]);
+            assert_eq!(waits.lower, [expected, 0.0, reward]);
+            assert_eq!(waits.upper, waits.lower);
+            assert_eq!(of(&[1, 0, 0]).values, [reward, 0.0, reward]);
+        }
     }
 }
 

@@ -329,7 +329,17 @@ pub fn value(
 ) -> Result<CertifiedValue, PolicyError> {
     let stages: Vec<&[u32]> = stages(mdp, policy, criterion)?.collect();
     if let [_] = stages[..] {
-        return Ok(bounds(&chain(mdp, policy)?, criterion, options, observe)?);
+        let chain = chain(mdp, policy)?;
+        let mut found = bounds(&chain, criterion, options, observe)?;
+        if let Some(Criterion::TotalReward { goal: Some(goal) }) = criterion
+            && signs(mdp, goal) == [true, false]
+            && signs(&chain, goal) == [false, false]
+        {
+            // Missing the goal is worth what the model's rewards say, also where the policy earns nothing.
+            let all = found.values.iter_mut().chain(&mut found.lower).chain(&mut found.upper);
+            all.filter(|value| **value == f64::INFINITY).for_each(|value| *value = f64::NEG_INFINITY);
+        }
+        return Ok(found);
     }
     let mut found: Option<CertifiedValue> = None;
     for run in stages.chunk_by(|a, b| a == b).rev() {
@@ -356,6 +366,16 @@ pub fn value(
     }
     // A model has a state.
     found.ok_or(PolicyError::Invalid(InvalidPolicy::Length { found: 0, expected: mdp.states() }))
+}
+
+/// Whether an expected reward before the goal is negative, and whether one is positive.
+fn signs(mdp: &Mdp, goal: &[u32]) -> [bool; 2] {
+    let mut is_goal = vec![false; mdp.states() as usize];
+    goal.iter().for_each(|&state| is_goal[state as usize] = true);
+    let rewards = mdp.expected_rewards();
+    let before = (0..is_goal.len()).filter(|&state| !is_goal[state]);
+    let rewards = before.flat_map(|state| &rewards[mdp.choices().rows(state)]);
+    rewards.fold([false; 2], |[negative, positive], r| [negative || *r < 0.0, positive || *r > 0.0])
 }
 
 /// Optimal values for a horizon of `steps` steps with certified bounds, and an optimal plan.
