@@ -76,10 +76,11 @@ fn missing_the_goal_is_worth_what_the_model_says() {
             let of = |policy: &[u32]| {
                 value(&mdp, policy, Some(&criterion), &on_cpu(1e-6), &mut |_| ControlFlow::Continue(())).unwrap()
             };
-            let waits = of(&[0, 0, 0]);
-            assert_eq!(waits.lower, [expected, 0.0, reward]);
-            assert_eq!(waits.upper, waits.lower);
-            assert_eq!(of(&[1, 0, 0]).values, [reward, 0.0, reward]);
+            let (waits, goes) = (of(&[0, 0, 0]), of(&[1, 0, 0]));
+            assert_eq!([waits.lower[0], waits.values[0], waits.upper[0]], [expected; 3]);
+            for (found, state) in [(&waits, 2), (&goes, 0), (&goes, 2)] {
+                assert!(found.lower[state] <= reward && reward <= found.upper[state] && found.error <= 1e-6);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use warpkov_hmm::model::{Covariances, Emissions, Hmm};
 use warpkov_hmm::options::{Constraint, Frozen};
 
-use super::Error;
+use crate::error::Error;
 
 /// The entries of the covariance matrices that are trained.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
