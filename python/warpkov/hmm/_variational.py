@@ -68,7 +68,7 @@ class _Variational(BaseHMM):
         if frozen[2] != frozen[3] and len(self._letters) == 4:
             raise ValueError(f"params is '{self.params}', expected both of 'm' and 'c' or none")
         counts = dict.fromkeys(("start", "transitions", "emissions"), 0.0)
-        return {**counts, "normals": None, "constraint": "none", "frozen": frozen}
+        return {**counts, "normals": None, "constraint": "none", "redraw": None, "frozen": frozen}
 
     def _update(self, found: dict[str, np.ndarray]) -> None:
         n = self.n_components
