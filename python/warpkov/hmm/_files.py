@@ -47,12 +47,12 @@ def generate(family: str, **parameters: Any) -> CategoricalHMM | GaussianHMM:
 def _model(found: dict[str, Any], kind: str | None) -> CategoricalHMM | GaussianHMM | ChannelHMM:
     arrays = {name: np.asarray(numbers) for name, numbers in found.items()}
     states = arrays["start"].size
-    model: Any
     if kind == "channels":
-        model = ChannelHMM(states)
-        model._update(arrays)
-        model.channels = model.channels_
-        return model  # type: ignore[no-any-return]
+        channels = ChannelHMM(states)
+        channels._update(arrays)
+        channels.channels = channels.channels_
+        return channels
+    model: CategoricalHMM | GaussianHMM
     model = CategoricalHMM(states) if kind is None else GaussianHMM(states, kind)  # type: ignore[arg-type]
     model._update(arrays)
     return model
