@@ -440,7 +440,7 @@ impl HmmParts {
         Ok(Hmm { parts: self, segments: None })
     }
 
-    /// Validates a semi-Markov model, whose states have these durations, and expands it; see [`durations`](super::durations). A state
+    /// Validates a semi-Markov model, whose states have these durations, and expands it; see [`durations`]. A state
     /// without one is left after each step, to itself with Aᵢᵢ.
     ///
     /// # Errors

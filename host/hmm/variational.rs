@@ -55,7 +55,7 @@ pub enum EmissionBeliefs {
         strengths: Vec<f64>,
         /// ν, N numbers, or one if all states have the same precision; above D − 1 for full ones, above 0 for diagonal ones.
         degrees: Vec<f64>,
-        /// S, positive definite, for each number of `degrees`: E[Λ] = ν S⁻¹.
+        /// S, positive definite, for each number of `degrees`: E(Λ) = ν S⁻¹.
         scales: Covariances,
     },
 }
@@ -302,7 +302,7 @@ impl Beliefs {
         }
     }
 
-    /// The model of the means of all probabilities and of μ, with covariances E[Λ]⁻¹.
+    /// The model of the means of all probabilities and of μ, with covariances E(Λ)⁻¹.
     ///
     /// # Errors
     /// If the parameters are not [valid](Self::check).

@@ -7,9 +7,9 @@
 //!   with e = 1 for models without end probabilities.
 //! - *Paths.* The maximum over all paths takes the place of the sum. The probability of a path is a product.
 //!
-//! - *Vectors.* [Densities](crate::density) and exponentials are between bounds of their own.
+//! - *Vectors.* Densities and exponentials are between bounds of their own.
 //!
-//! No function of a library is trusted: ln and exp are [enclosed](crate::elementary).
+//! No function of a library is trusted: ln and exp are enclosed.
 
 use rayon::prelude::*;
 use warpkov_hmm::model::{Emissions, Hmm};
