@@ -72,6 +72,12 @@ class BaseHMM:
     def monitor_(self, monitor: ConvergenceMonitor) -> None:
         self._monitor = monitor
 
+    def _take(self, given: dict[str, Any]) -> None:
+        """Set the parameters of a constructor, whose `locals()` are given."""
+        for name, value in given.items():
+            if name != "self":
+                setattr(self, name, value)
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of the constructor, by name."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}

@@ -91,6 +91,8 @@ class CategoricalHMM(BaseHMM):
 
     _letters = "ste"
 
+    emissionprob_prior: Any
+
     emissionprob_: np.ndarray
 
     def __init__(
@@ -112,21 +114,7 @@ class CategoricalHMM(BaseHMM):
         device: str = "auto",
         precision: Precision = "f64",
     ) -> None:
-        self.n_components = n_components
-        self.startprob_prior = startprob_prior
-        self.transmat_prior = transmat_prior
-        self.emissionprob_prior = emissionprob_prior
-        self.n_features = n_features
-        self.algorithm = algorithm
-        self.random_state = random_state
-        self.n_iter = n_iter
-        self.tol = tol
-        self.verbose = verbose
-        self.params = params
-        self.init_params = init_params
-        self.implementation = implementation
-        self.device = device
-        self.precision = precision
+        self._take(locals())
 
     @property
     def n_features(self) -> int | None:

@@ -72,6 +72,8 @@ class ChannelHMM(BaseHMM):
 
     _letters = "ste"
 
+    channels: Any
+
     channels_: list[dict[str, Any]]
 
     def __init__(
@@ -92,20 +94,7 @@ class ChannelHMM(BaseHMM):
         device: str = "auto",
         precision: Precision = "f64",
     ) -> None:
-        self.n_components = n_components
-        self.channels = channels
-        self.startprob_prior = startprob_prior
-        self.transmat_prior = transmat_prior
-        self.algorithm = algorithm
-        self.random_state = random_state
-        self.n_iter = n_iter
-        self.tol = tol
-        self.verbose = verbose
-        self.params = params
-        self.init_params = init_params
-        self.implementation = implementation
-        self.device = device
-        self.precision = precision
+        self._take(locals())
 
     @property
     def n_features(self) -> int:
@@ -301,23 +290,7 @@ class PoissonHMM(ChannelHMM):
         device: str = "auto",
         precision: Precision = "f64",
     ) -> None:
-        super().__init__(
-            n_components,
-            None,
-            startprob_prior,
-            transmat_prior,
-            algorithm,
-            random_state,
-            n_iter,
-            tol,
-            verbose,
-            params,
-            init_params,
-            implementation,
-            device=device,
-            precision=precision,
-        )
-        del self.channels
+        self._take(locals())
 
     def _given(self, X: np.ndarray) -> list[dict[str, Any]]:
         return [{"family": "poisson", "columns": list(range(X.shape[1]))}]
@@ -363,6 +336,8 @@ class MultinomialHMM(ChannelHMM):
     array([0, 0, 1])
     """
 
+    n_trials: int | None
+
     def __init__(
         self,
         n_components: int = 1,
@@ -381,24 +356,7 @@ class MultinomialHMM(ChannelHMM):
         device: str = "auto",
         precision: Precision = "f64",
     ) -> None:
-        super().__init__(
-            n_components,
-            None,
-            startprob_prior,
-            transmat_prior,
-            algorithm,
-            random_state,
-            n_iter,
-            tol,
-            verbose,
-            params,
-            init_params,
-            implementation,
-            device=device,
-            precision=precision,
-        )
-        del self.channels
-        self.n_trials = n_trials
+        self._take(locals())
 
     def _given(self, X: np.ndarray) -> list[dict[str, Any]]:
         return [{"family": "multinomial", "columns": list(range(X.shape[1])), **self._trials()}]
@@ -463,6 +421,9 @@ class GMMHMM(ChannelHMM):
 
     _letters = "stw"
 
+    n_mix: int
+    covariance_type: Literal["diag"]
+
     def __init__(
         self,
         n_components: int = 1,
@@ -482,25 +443,7 @@ class GMMHMM(ChannelHMM):
         device: str = "auto",
         precision: Precision = "f64",
     ) -> None:
-        super().__init__(
-            n_components,
-            None,
-            startprob_prior,
-            transmat_prior,
-            algorithm,
-            random_state,
-            n_iter,
-            tol,
-            verbose,
-            params,
-            init_params,
-            implementation,
-            device=device,
-            precision=precision,
-        )
-        del self.channels
-        self.n_mix = n_mix
-        self.covariance_type = covariance_type
+        self._take(locals())
 
     def _given(self, X: np.ndarray) -> list[dict[str, Any]]:
         if self.covariance_type != "diag":

@@ -100,6 +100,13 @@ class GaussianHMM(BaseHMM):
 
     _letters = "stmc"
 
+    covariance_type: CovarianceType
+    min_covar: float
+    means_prior: Any
+    means_weight: Any
+    covars_prior: Any
+    covars_weight: float
+
     means_: np.ndarray
 
     def __init__(
@@ -125,25 +132,7 @@ class GaussianHMM(BaseHMM):
         device: str = "auto",
         precision: Precision = "f64",
     ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.min_covar = min_covar
-        self.startprob_prior = startprob_prior
-        self.transmat_prior = transmat_prior
-        self.means_prior = means_prior
-        self.means_weight = means_weight
-        self.covars_prior = covars_prior
-        self.covars_weight = covars_weight
-        self.algorithm = algorithm
-        self.random_state = random_state
-        self.n_iter = n_iter
-        self.tol = tol
-        self.verbose = verbose
-        self.params = params
-        self.init_params = init_params
-        self.implementation = implementation
-        self.device = device
-        self.precision = precision
+        self._take(locals())
 
     @property
     def n_features(self) -> int:
