@@ -11,4 +11,5 @@ pub mod output;
 pub mod progress;
 pub mod ranks;
 pub mod same;
+pub mod verdict;
 pub mod watch;

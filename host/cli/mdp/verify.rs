@@ -8,10 +8,9 @@ use serde::Serialize;
 use warpkov_common::numbers::Number;
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
-use warpkov_mdp::certificate::rounded_up;
 use warpkov_mdp::criterion::Criterion;
 use warpkov_mdp::io::SolutionFile;
-use warpkov_mdp::model::{Mdp, Objective};
+use warpkov_mdp::model::Mdp;
 use warpkov_runtime as runtime;
 use warpkov_verify::mdp::{Arithmetic, Claim, Finding, Quantity, Verdict, Verification, VerifyError, verify};
 use warpkov_verify::rational::TooLarge;
@@ -24,6 +23,7 @@ use crate::common::interrupts::handle_interrupts;
 use crate::common::number;
 use crate::common::output::print;
 use crate::common::progress::Waiting;
+use crate::common::verdict;
 
 /// Proves or refutes a solution.
 ///
@@ -169,20 +169,12 @@ impl Verified<'_> {
 
     fn line(&self, what: &str, found: &Finding) -> String {
         let Finding { verdict, limit, lower, upper, worst, arithmetic } = *found;
-        let place = escaped(&self.place(worst));
+        let near = format!(", near state {}", escaped(&self.place(worst)));
         let by = match arithmetic {
-            Arithmetic::Intervals => "by intervals",
-            Arithmetic::Rationals => "by rational numbers",
+            Arithmetic::Intervals => " (by intervals)",
+            Arithmetic::Rationals => " (by rational numbers)",
         };
-        match verdict {
-            Verdict::Proved => {
-                format!("Proved: {what} ≤ {}, at most {limit:e} asked ({by})", rounded_up(upper))
-            }
-            Verdict::Refuted => format!("Refuted: {what} > {limit:e}: at least {lower:.3e}, near state {place} ({by})"),
-            Verdict::Undecided => {
-                format!("Undecided: {what} is between {lower:.3e} and {upper:.3e}, at most {limit:e} asked ({by})")
-            }
-        }
+        verdict::line(what, verdict, [limit, lower, upper], &near, by)
     }
 }
 
@@ -205,19 +197,11 @@ impl Report for Verified<'_> {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let lost = match self.mdp.objective() {
-            Objective::Maximize => "V* − V^π",
-            Objective::Minimize => "V^π − V*",
-        };
+        let lost = verdict::minus(self.mdp.objective(), "V*", "V^π");
         writeln!(out, "{}", self.line("|V − V*|", &self.found.values))?;
         if let Some(policy) = &self.found.policy {
-            writeln!(out, "{}", self.line(lost, policy))?;
+            writeln!(out, "{}", self.line(&lost, policy))?;
         }
-        let verdict = match self.found.verdict() {
-            Verdict::Proved => "The solution is proved.",
-            Verdict::Refuted => "The solution is refuted.",
-            Verdict::Undecided => "The solution is neither proved nor refuted.",
-        };
-        writeln!(out, "{verdict}")
+        writeln!(out, "{}", verdict::conclusion("solution", self.found.verdict()))
     }
 }

@@ -7,7 +7,6 @@ use clap::Args;
 use serde::Serialize;
 use warpkov_common::numbers::Number;
 use warpkov_common::report::{Report, write_object};
-use warpkov_mdp::certificate::rounded_up;
 use warpkov_mdp::model::Objective;
 use warpkov_pomdp::controller::Controller;
 use warpkov_pomdp::io::{self as formats, AnyPolicy};
@@ -27,6 +26,7 @@ use crate::common::interrupts::handle_interrupts;
 use crate::common::number;
 use crate::common::output::print;
 use crate::common::progress::Waiting;
+use crate::common::verdict::{self, conclusion};
 
 /// Proves or refutes alpha vectors, a controller or a plan.
 ///
@@ -225,35 +225,17 @@ impl From<Decision> for DecisionJson {
     }
 }
 
-fn line(what: &str, found: &Decision) -> String {
-    let Decision { verdict, limit, lower, upper } = *found;
-    match verdict {
-        Verdict::Proved => format!("Proved: {what} ≤ {}, at most {limit:e} asked", rounded_up(upper)),
-        Verdict::Refuted => format!("Refuted: {what} > {limit:e}: at least {lower:.3e}"),
-        Verdict::Undecided => {
-            format!("Undecided: {what} is between {lower:.3e} and {upper:.3e}, at most {limit:e} asked")
-        }
-    }
+fn line(what: &str, &Decision { verdict, limit, lower, upper }: &Decision) -> String {
+    verdict::line(what, verdict, [limit, lower, upper], "", "")
 }
 
 /// A difference that is not negative for a good policy.
 fn minus(model: &Pomdp, better: &str, worse: &str) -> String {
-    match model.process().objective() {
-        Objective::Maximize => format!("{better} − {worse}"),
-        Objective::Minimize => format!("{worse} − {better}"),
-    }
+    verdict::minus(model.process().objective(), better, worse)
 }
 
 fn ends(x: Interval) -> [Number; 2] {
     [x.lo, x.hi].map(Number)
-}
-
-fn conclusion(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Proved => "The policy is proved.",
-        Verdict::Refuted => "The policy is refuted.",
-        Verdict::Undecided => "The policy is neither proved nor refuted.",
-    }
 }
 
 impl Report for Compared<'_> {
@@ -297,7 +279,7 @@ impl Report for Compared<'_> {
                 writeln!(out, "{}", line(&what, &found))?;
             }
         }
-        writeln!(out, "{}", conclusion(found.verdict()))
+        writeln!(out, "{}", conclusion("policy", found.verdict()))
     }
 }
 
@@ -336,6 +318,6 @@ impl Report for Verdicts<'_> {
         if let Some(loss) = &found.loss {
             writeln!(out, "{}", line(&minus("V*(b₀)", "V^π(b₀)"), loss))?;
         }
-        writeln!(out, "{}", conclusion(found.verdict()))
+        writeln!(out, "{}", conclusion("policy", found.verdict()))
     }
 }
