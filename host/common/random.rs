@@ -42,3 +42,8 @@ pub fn draw<T: Copy>(random: &mut impl Rng, outcomes: impl Iterator<Item = (T, f
     }
     last
 }
+
+/// Indices with positive probability, and their probabilities: outcomes to [`draw`].
+pub fn numbered(probs: &[f64]) -> impl Iterator<Item = (u32, f64)> {
+    (0..).zip(probs.iter().copied()).filter(|(_, prob)| *prob > 0.0)
+}

@@ -114,6 +114,15 @@ pub fn cholesky(matrix: &[f64], d: usize) -> Option<Vec<f64>> {
     Some(lower)
 }
 
+/// Replaces x, D numbers, by L⁻¹ x, where L is lower triangular.
+pub(crate) fn solve_lower(lower: &[f64], x: &mut [f64]) {
+    let d = x.len();
+    for i in 0..d {
+        let known: f64 = (0..i).map(|k| lower[i * d + k] * x[k]).sum();
+        x[i] = (x[i] - known) / lower[i * d + i];
+    }
+}
+
 /// Whether a `d` × `d` matrix is symmetric and positive semidefinite, up to rounding errors of its diagonal.
 pub(crate) fn is_semidefinite(matrix: &[f64], d: usize) -> bool {
     let mut raised = matrix.to_vec();

@@ -16,6 +16,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::special::log_sum;
 use warpkov_common::names::name;
 use warpkov_common::parameters::SUM_TOLERANCE;
 
@@ -275,8 +276,7 @@ fn place(i: usize, of: &str) -> String {
 fn log_hazards(logs: &[f64]) -> Vec<[f64; 2]> {
     let (mut rest, mut found) = (f64::NEG_INFINITY, vec![[0.0; 2]; logs.len()]);
     for (hazard, &log) in found.iter_mut().zip(logs).rev() {
-        let most = rest.max(log);
-        let sum = if most == f64::NEG_INFINITY { most } else { most + ((rest - most).exp() + (log - most).exp()).ln() };
+        let sum = log_sum([rest, log].into_iter());
         *hazard = [log - sum, rest - sum];
         rest = sum;
     }

@@ -18,6 +18,7 @@ use super::backends::cpu::{ChannelDensities, Densities};
 use super::channels::Unsupported;
 use super::model::{Covariances, Emissions, Hmm};
 use super::sequences::Observation;
+use super::special::log_sum;
 
 /// Sums of products of probabilities below this are computed from logarithms. Terms that underflow are below 10⁻¹⁰⁰ of
 /// the others.
@@ -391,12 +392,6 @@ impl Distribution {
         debug_assert!(log == f64::NEG_INFINITY || (self.probs.iter().sum::<f64>() - 1.0).abs() < 1e-9);
         (log > f64::NEG_INFINITY).then_some(log)
     }
-}
-
-/// ln Σ eˣ.
-fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
-    let most = logs.clone().fold(f64::NEG_INFINITY, f64::max);
-    if most == f64::NEG_INFINITY { most } else { most + logs.map(|log| (log - most).exp()).sum::<f64>().ln() }
 }
 
 /// Products yⱼ = Σᵢ wⱼᵢ xᵢ of a matrix and a [`Distribution`].

@@ -90,7 +90,7 @@ impl<'a> Info<'a> {
             ends: model.end().map(positive),
             left_right: (0..states).flat_map(|state| &model.row(state)[..state]).all(|p| *p <= 0.0),
             parameters: given.parameters(),
-            stays: (0..states).map(|state| Number(stay(given, state))).collect(),
+            stays: (0..states).map(|state| Number(stay(model, given.segments(), state))).collect(),
             names: match given.segments() {
                 None => Cow::Borrowed(given.names()),
                 Some(_) => Cow::Owned(model.names().clone()),
@@ -104,13 +104,12 @@ impl<'a> Info<'a> {
 
 /// 1 / (1 − Aᵢᵢ), the expected number of steps of a visit of state i. A sum of the probabilities to leave keeps their digits where 1 − Aᵢᵢ
 /// would cancel them. Of a semi-Markov model, the mean of the duration.
-fn stay(model: &Hmm, state: usize) -> f64 {
-    if let Some(duration) = model.segments().and_then(|segments| segments.durations()[state].as_ref()) {
+fn stay(visits: &Hmm, segments: Option<&Segments>, state: usize) -> f64 {
+    if let Some(duration) = segments.and_then(|segments| segments.durations()[state].as_ref()) {
         return duration.mean();
     }
-    let model = model.visits();
-    let others = model.row(state).iter().enumerate().filter(|(to, _)| *to != state).map(|(_, p)| p);
-    1.0 / others.chain(model.end().map(|end| &end[state])).sum::<f64>()
+    let others = visits.row(state).iter().enumerate().filter(|(to, _)| *to != state).map(|(_, p)| p);
+    1.0 / others.chain(visits.end().map(|end| &end[state])).sum::<f64>()
 }
 
 /// To four digits behind the point.
@@ -303,7 +302,7 @@ impl Row {
             name: name(&model.names().states, state),
             start: model.start()[at],
             transitions: named(0.., model.row(at), &model.names().states),
-            stay: Number(stay(given, at)),
+            stay: Number(stay(model, given.segments(), at)),
             duration: given.segments().and_then(|all| all.durations()[at].clone()),
             end: model.end().map(|end| end[at]),
             symbols,

@@ -52,6 +52,7 @@ pub mod segmental;
 pub mod select;
 pub mod sequences;
 pub mod solution;
+mod special;
 pub mod train;
 pub mod variational;
 pub mod windows;

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::covariances::normal;
 use super::model::{Covariances, Emissions, Hmm, cholesky};
 use super::sequences::{self, Observations, Sequences, offsets};
-use warpkov_common::random::{draw, random};
+use warpkov_common::random::{draw, numbered, random};
 
 /// Why sampling fails.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -91,11 +91,6 @@ fn path(model: &Hmm, length: usize, random: &mut impl Rng) -> Vec<u32> {
         next = draw(random, ending.into_iter().chain(going)).flatten();
     }
     states
-}
-
-/// Indices with positive probability, and their probabilities.
-fn numbered(probs: &[f64]) -> impl Iterator<Item = (u32, f64)> {
-    (0..).zip(probs.iter().copied()).filter(|(_, prob)| *prob > 0.0)
 }
 
 #[derive(Default)]

@@ -1,4 +1,10 @@
-//! Functions that belong to the gamma function Γ.
+//! Functions that belong to the gamma function Γ, and sums of numbers that only their logarithms can hold.
+
+/// ln Σ eˣ.
+pub fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
+    let most = logs.clone().fold(f64::NEG_INFINITY, f64::max);
+    if most == f64::NEG_INFINITY { most } else { most + logs.map(|log| (log - most).exp()).sum::<f64>().ln() }
+}
 
 /// ln k!.
 pub fn log_factorial(k: f64) -> f64 {
@@ -14,8 +20,8 @@ pub fn log_gamma_step(y: f64) -> f64 {
     0.5 * y.ln() - (1.0 / 8.0 - x * (1.0 / 192.0 - x * (1.0 / 640.0 - x * (17.0 / 14336.0)))) / y
 }
 
-/// ln y − ψ(y) for y > 0, where ψ is the digamma function: by its recurrence, and by its asymptotic series from 12 on.
-pub fn log_minus_digamma(y: f64) -> f64 {
+/// A z ≥ y and ln z − ψ(y) for y > 0, where ψ is the digamma function: by its recurrence, and by its asymptotic series from 12 on.
+fn raised(y: f64) -> [f64; 2] {
     let (mut raised, mut sum) = (y, 0.0);
     while raised < 12.0 {
         sum += 1.0 / raised;
@@ -23,12 +29,19 @@ pub fn log_minus_digamma(y: f64) -> f64 {
     }
     let x = 1.0 / (raised * raised);
     let series = x * (1.0 / 12.0 - x * (1.0 / 120.0 - x * (1.0 / 252.0 - x * (1.0 / 240.0 - x / 132.0))));
-    (y / raised).ln() + sum + 0.5 / raised + series
+    [raised, sum + 0.5 / raised + series]
+}
+
+/// ln y − ψ(y) for y > 0.
+pub fn log_minus_digamma(y: f64) -> f64 {
+    let [z, rest] = raised(y);
+    (y / z).ln() + rest
 }
 
 /// ψ(y) for y > 0.
 pub fn digamma(y: f64) -> f64 {
-    y.ln() - log_minus_digamma(y)
+    let [z, rest] = raised(y);
+    z.ln() - rest
 }
 
 /// The y with ln y − ψ(y) = c; ∞ unless c > 0. The difference descends, and 1 / 2y < ln y − ψ(y) < 1 / y.
@@ -58,9 +71,16 @@ mod tests {
             (0.25, -C - std::f64::consts::FRAC_PI_2 - 3.0 * 2.0_f64.ln()),
             (10.0, -C + (1..10).map(|k| 1.0 / f64::from(k)).sum::<f64>()),
             (100.0, -C + (1..100).map(|k| 1.0 / f64::from(k)).sum::<f64>()),
+            (1e-200, -1e200),
+            (1e200, 200.0 * std::f64::consts::LN_10),
         ];
         for (y, expected) in known {
             assert!((digamma(y) - expected).abs() < 1e-14 * expected.abs().max(1.0), "{y}: {}", digamma(y));
+        }
+        // ψ(y + 1) − ψ(y) = 1 / y
+        for exponent in -60..60 {
+            let y = 10_f64.powf(f64::from(exponent) / 10.0);
+            assert!((digamma(y + 1.0) - digamma(y) - 1.0 / y).abs() < 2e-14 * (1.0 + 1.0 / y), "{y}");
         }
     }
 

@@ -17,9 +17,11 @@
 use std::ops::ControlFlow;
 
 use super::backend::{Expected, Recursions, Statistics};
+use super::covariances::solve_lower;
 use super::model::{Covariances, Emissions, Hmm, HmmParts, Invalid, Names, cholesky};
 use super::options::Options;
 use super::sequences::Sequences;
+use super::special::digamma;
 use super::train::{Error, Round, Status};
 
 /// A distribution of the parameters of a model of N states. A Dirichlet parameter of 0 stands for a probability that is always 0.
@@ -134,19 +136,13 @@ impl<'s> Wishart<'s> {
         self.shapes().map(libm::lgamma).sum::<f64>() - self.degrees / 2.0 * self.log_half_scale()
     }
 
-    /// L⁻¹ x
-    fn scaled(&self, mut x: Vec<f64>) -> Vec<f64> {
-        let d = self.d;
-        for i in 0..d {
-            let known: f64 = if self.full() { (0..i).map(|k| self.lower[i * d + k] * x[k]).sum() } else { 0.0 };
-            x[i] = (x[i] - known) / self.lower[if self.full() { i * d + i } else { i }];
+    /// xᵀ S⁻¹ x = |L⁻¹ x|²
+    fn quadratic(&self, mut x: Vec<f64>) -> f64 {
+        match self.full() {
+            true => solve_lower(&self.lower, &mut x),
+            false => x.iter_mut().zip(&self.lower).for_each(|(x, root)| *x /= root),
         }
-        x
-    }
-
-    /// xᵀ S⁻¹ x
-    fn quadratic(&self, x: Vec<f64>) -> f64 {
-        self.scaled(x).iter().map(|x| x * x).sum()
+        x.iter().map(|x| x * x).sum()
     }
 
     /// tr(T S⁻¹) of the scale T of another distribution: the sum of xᵀ S⁻¹ x over the columns of its factor.
@@ -437,20 +433,6 @@ fn dirichlet_divergence(row: &[f64], prior: &[f64]) -> f64 {
     libm::lgamma(whole) - libm::lgamma(prior.iter().sum()) + each.sum::<f64>()
 }
 
-/// ψ(x) of x > 0, by its recurrence and its asymptotic series; the error is below 10⁻¹⁴ relative to max(1, |ψ|).
-fn digamma(mut x: f64) -> f64 {
-    let mut less = 0.0;
-    while x < 12.0 {
-        less += 1.0 / x;
-        x += 1.0;
-    }
-    let inverse = 1.0 / (x * x);
-    // B₂ₖ / (2 k)
-    let series = [1.0 / 12.0, -1.0 / 120.0, 1.0 / 252.0, -1.0 / 240.0, 1.0 / 132.0, -691.0 / 32760.0, 1.0 / 12.0];
-    let tail = series.iter().rev().fold(0.0, |tail, term| (tail + term) * inverse);
-    x.ln() - 0.5 / x - tail - less
-}
-
 /// Trains Q(θ) from each of `starts` until its bound converges, all in one batch. `observe` sees the highest bound after each E step, as
 /// objective and as log-likelihood, and may stop training. Of `options`, the iterations, the tolerances, the slack, and what is
 /// frozen apply; covariances are frozen with the means.
@@ -560,28 +542,4 @@ fn judge<E>(
     }
     run.bounds.push(bound);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn digamma_is_that_of_the_tables() {
-        const EULER: f64 = 0.577_215_664_901_532_9;
-        let near = |found: f64, expected: f64| {
-            assert!((found - expected).abs() < 1e-14 * expected.abs().max(1.0), "{found}, expected {expected}");
-        };
-        near(digamma(1.0), -EULER);
-        near(digamma(0.5), -EULER - 2.0 * std::f64::consts::LN_2);
-        near(digamma(0.25), -EULER - std::f64::consts::FRAC_PI_2 - 3.0 * std::f64::consts::LN_2);
-        near(digamma(10.0), -EULER + (1..10).map(|k| 1.0 / f64::from(k)).sum::<f64>());
-        near(digamma(1e-200), -1e200);
-        near(digamma(1e200), 200.0 * std::f64::consts::LN_10);
-        // ψ(x + 1) − ψ(x) = 1 / x
-        for exponent in -60..60 {
-            let x = 10f64.powf(f64::from(exponent) / 10.0);
-            assert!((digamma(x + 1.0) - digamma(x) - 1.0 / x).abs() < 2e-14 * (1.0 + 1.0 / x), "{x}");
-        }
-    }
 }

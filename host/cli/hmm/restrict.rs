@@ -1,7 +1,7 @@
 //! What training leaves as it is, or trains only in part.
 
 use clap::ValueEnum;
-use warpkov_hmm::model::{Covariances, Emissions, Hmm};
+use warpkov_hmm::model::{Emissions, Hmm};
 use warpkov_hmm::options::{Constraint, Frozen};
 
 use crate::error::Error;
@@ -95,21 +95,22 @@ pub fn kept(fresh: Hmm, model: &Hmm, frozen: Frozen) -> Result<Hmm, Error> {
 /// The model with covariances of this kind.
 pub fn with_covariances(model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
     let Some(kind) = kind else { return Ok(model) };
-    let of_kind = |d: usize, given: Covariances| match kind {
-        Kind::Diagonal => given.diagonal(d),
-        Kind::Full => given.full(d),
-        Kind::Spherical => given.diagonal(d).spherical(d),
-        Kind::Tied => given.full(d).tied(d),
-    };
-    let changed = match model.emissions() {
-        Emissions::Gaussian { .. } => model.with_emissions(|emissions| match emissions {
-            Emissions::Gaussian { dimensions, means, covariances } => {
-                Emissions::Gaussian { dimensions, means, covariances: of_kind(dimensions as usize, covariances) }
-            }
-            other => other,
-        }),
-        _ => return Err(Error::Usage("--covariances is for models that emit numbers".to_owned())),
-    };
+    if !matches!(model.emissions(), Emissions::Gaussian { .. }) {
+        return Err(Error::Usage("--covariances is for models that emit numbers".to_owned()));
+    }
+    let changed = model.with_emissions(|emissions| match emissions {
+        Emissions::Gaussian { dimensions, means, covariances } => {
+            let d = dimensions as usize;
+            let covariances = match kind {
+                Kind::Diagonal => covariances.diagonal(d),
+                Kind::Full => covariances.full(d),
+                Kind::Spherical => covariances.diagonal(d).spherical(d),
+                Kind::Tied => covariances.full(d).tied(d),
+            };
+            Emissions::Gaussian { dimensions, means, covariances }
+        }
+        others => others,
+    });
     changed.map_err(|error| Error::Usage(format!("--covariances: {error}")))
 }
 

@@ -1,12 +1,12 @@
 //! Distributions of counts: Poisson and multinomial.
 
 use rand_chacha::ChaCha8Rng;
-use warpkov_common::random::{draw, unit};
+use warpkov_common::random::{draw, numbered, unit};
 
-use super::family::{Domain, LEAST_WEIGHT, Parameter, Parametric, Sizes, component, is_count};
+use super::family::{Domain, Drawn, LEAST_WEIGHT, Parameter, Parametric, Sizes, component, is_count};
 use super::natural::ExponentialFamily;
-use super::special::log_factorial;
 use super::symbols::in_proportion;
+use crate::special::log_factorial;
 
 const COUNT: &str = "a count, an integer of at least 0";
 
@@ -31,17 +31,8 @@ impl Parametric for Poisson {
         component(x, COUNT, is_count)
     }
 
-    fn draw(
-        &self,
-        sizes: Sizes,
-        state: usize,
-        _: &[f64],
-        random: &mut ChaCha8Rng,
-        x: &mut Vec<f64>,
-    ) -> Result<(), &'static str> {
-        let rates = &self.rates[state * sizes.components..][..sizes.components];
-        x.extend(rates.iter().map(|&rate| poisson(random, rate)));
-        Ok(())
+    fn draw(&self, sizes: Sizes, state: usize, _: &[f64], random: &mut ChaCha8Rng) -> Drawn {
+        Ok(self.rates[sizes.of(state)].iter().map(|&rate| poisson(random, rate)).collect())
     }
 }
 
@@ -64,11 +55,11 @@ impl ExponentialFamily for Poisson {
     }
 
     fn natural(&self, sizes: Sizes, state: usize) -> Vec<f64> {
-        self.rates[state * sizes.components..][..sizes.components].iter().flat_map(|rate| [-rate, rate.ln()]).collect()
+        self.rates[sizes.of(state)].iter().flat_map(|rate| [-rate, rate.ln()]).collect()
     }
 
     fn estimate(&mut self, sizes: Sizes, state: usize, sums: &[f64], _: &[f64]) {
-        let rates = &mut self.rates[state * sizes.components..][..sizes.components];
+        let rates = &mut self.rates[sizes.of(state)];
         for (rate, sums) in rates.iter_mut().zip(sums.chunks_exact(2)) {
             if sums[0] >= LEAST_WEIGHT {
                 *rate = sums[1] / sums[0];
@@ -134,24 +125,15 @@ impl Parametric for Multinomial {
         component(x, COUNT, is_count).or(missing).or(total.map(|_| (0, "counts whose sum is the number of trials")))
     }
 
-    fn draw(
-        &self,
-        sizes: Sizes,
-        state: usize,
-        _: &[f64],
-        random: &mut ChaCha8Rng,
-        x: &mut Vec<f64>,
-    ) -> Result<(), &'static str> {
+    fn draw(&self, sizes: Sizes, state: usize, _: &[f64], random: &mut ChaCha8Rng) -> Drawn {
         let trials = self.trials.ok_or("the number of trials of a multinomial channel")?;
-        let first = x.len();
-        x.resize(first + sizes.components, 0.0);
+        let mut x = vec![0.0; sizes.components];
         for _ in 0..trials {
-            let probs = self.probs[state * sizes.components..][..sizes.components].iter().enumerate();
-            if let Some(outcome) = draw(random, probs.filter(|(_, p)| **p > 0.0).map(|(at, p)| (at, *p))) {
-                x[first + outcome] += 1.0;
+            if let Some(outcome) = draw(random, numbered(&self.probs[sizes.of(state)])) {
+                x[outcome as usize] += 1.0;
             }
         }
-        Ok(())
+        Ok(x)
     }
 }
 
@@ -171,10 +153,10 @@ impl ExponentialFamily for Multinomial {
     }
 
     fn natural(&self, sizes: Sizes, state: usize) -> Vec<f64> {
-        self.probs[state * sizes.components..][..sizes.components].iter().map(|p| p.ln()).collect()
+        self.probs[sizes.of(state)].iter().map(|p| p.ln()).collect()
     }
 
     fn estimate(&mut self, sizes: Sizes, state: usize, sums: &[f64], _: &[f64]) {
-        in_proportion(&mut self.probs[state * sizes.components..][..sizes.components], sums);
+        in_proportion(&mut self.probs[sizes.of(state)], sums);
     }
 }

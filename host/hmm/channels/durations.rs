@@ -3,10 +3,10 @@
 use rand_chacha::ChaCha8Rng;
 use warpkov_common::random::unit;
 
-use super::family::{Domain, LEAST_WEIGHT, Parameter, Parametric, Sizes, component};
+use super::family::{Domain, Drawn, LEAST_WEIGHT, Parameter, Parametric, Sizes, component};
 use super::natural::ExponentialFamily;
-use super::special::inverse_log_minus_digamma;
 use crate::covariances::normal;
+use crate::special::inverse_log_minus_digamma;
 
 /// Independent numbers of at least 0: b(x) = Π λᵢ e^−λᵢxᵢ.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,17 +29,8 @@ impl Parametric for Exponential {
         component(x, "a number of at least 0", |x| x >= 0.0)
     }
 
-    fn draw(
-        &self,
-        sizes: Sizes,
-        state: usize,
-        _: &[f64],
-        random: &mut ChaCha8Rng,
-        x: &mut Vec<f64>,
-    ) -> Result<(), &'static str> {
-        let rates = &self.rates[state * sizes.components..][..sizes.components];
-        x.extend(rates.iter().map(|rate| -libm::log(1.0 - unit(random)) / rate));
-        Ok(())
+    fn draw(&self, sizes: Sizes, state: usize, _: &[f64], random: &mut ChaCha8Rng) -> Drawn {
+        Ok(self.rates[sizes.of(state)].iter().map(|rate| -libm::log(1.0 - unit(random)) / rate).collect())
     }
 }
 
@@ -58,12 +49,12 @@ impl ExponentialFamily for Exponential {
     }
 
     fn natural(&self, sizes: Sizes, state: usize) -> Vec<f64> {
-        self.rates[state * sizes.components..][..sizes.components].iter().flat_map(|rate| [rate.ln(), -rate]).collect()
+        self.rates[sizes.of(state)].iter().flat_map(|rate| [rate.ln(), -rate]).collect()
     }
 
     /// The variance 1 / λ² has a floor.
     fn estimate(&mut self, sizes: Sizes, state: usize, sums: &[f64], floors: &[f64]) {
-        let rates = &mut self.rates[state * sizes.components..][..sizes.components];
+        let rates = &mut self.rates[sizes.of(state)];
         for ((rate, sums), floor) in rates.iter_mut().zip(sums.chunks_exact(2)).zip(floors) {
             if sums[0] >= LEAST_WEIGHT {
                 // The expected log-likelihood rises up to the maximiser, so a bound beyond the last rate does not lower it.
@@ -96,19 +87,10 @@ impl Parametric for Gamma {
         component(x, "a number above 0", |x| x > 0.0)
     }
 
-    fn draw(
-        &self,
-        sizes: Sizes,
-        state: usize,
-        _: &[f64],
-        random: &mut ChaCha8Rng,
-        x: &mut Vec<f64>,
-    ) -> Result<(), &'static str> {
-        for at in state * sizes.components..(state + 1) * sizes.components {
-            // A draw that underflows is no gamma variate.
-            x.push((gamma(random, self.shapes[at]) / self.rates[at]).max(f64::MIN_POSITIVE));
-        }
-        Ok(())
+    fn draw(&self, sizes: Sizes, state: usize, _: &[f64], random: &mut ChaCha8Rng) -> Drawn {
+        // A draw that underflows is no gamma variate.
+        let draw = |at: usize| (gamma(random, self.shapes[at]) / self.rates[at]).max(f64::MIN_POSITIVE);
+        Ok(sizes.of(state).map(draw).collect())
     }
 }
 
@@ -149,13 +131,12 @@ impl ExponentialFamily for Gamma {
             let (shape, rate) = (self.shapes[at], self.rates[at]);
             [shape * rate.ln() - libm::lgamma(shape), shape - 1.0, -rate]
         };
-        (state * sizes.components..(state + 1) * sizes.components).flat_map(of).collect()
+        sizes.of(state).flat_map(of).collect()
     }
 
     /// With the mean x̄, β is α / x̄, and α solves ln α − ψ(α) = ln x̄ − Σ γ ln x / Σ γ. The variance x̄² / α has a floor.
     fn estimate(&mut self, sizes: Sizes, state: usize, sums: &[f64], floors: &[f64]) {
-        let components = state * sizes.components..(state + 1) * sizes.components;
-        for ((at, sums), floor) in components.zip(sums.chunks_exact(3)).zip(floors) {
+        for ((at, sums), floor) in sizes.of(state).zip(sums.chunks_exact(3)).zip(floors) {
             if sums[0] < LEAST_WEIGHT {
                 continue;
             }

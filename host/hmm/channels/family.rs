@@ -1,5 +1,7 @@
 //! What families of distributions have in common.
 
+use std::ops::Range;
+
 use rand_chacha::ChaCha8Rng;
 
 /// The numbers that a parameter may take.
@@ -51,6 +53,17 @@ pub struct Sizes {
     pub regressors: usize,
 }
 
+impl Sizes {
+    /// The components of a state among those of all states.
+    #[must_use]
+    pub fn of(self, state: usize) -> Range<usize> {
+        state * self.components..(state + 1) * self.components
+    }
+}
+
+/// A draw, or what it needs beside the parameters.
+pub(crate) type Drawn = Result<Vec<f64>, &'static str>;
+
 /// A family of distributions of the components x of a channel, one distribution for each state.
 pub(crate) trait Parametric: Send + Sync {
     /// All parameters.
@@ -60,21 +73,13 @@ pub(crate) trait Parametric: Send + Sync {
     fn numbers_mut(&mut self) -> Vec<&mut Vec<f64>>;
 
     /// The first component whose value is impossible for every choice of parameters, and what was expected. Components may be
-    /// missing, but not all of them.
-    fn unsupported(&self, sizes: Sizes, x: &[f64]) -> Option<(usize, &'static str)>;
+    /// missing, but not all of them. None by default: every number is possible.
+    fn unsupported(&self, _sizes: Sizes, _x: &[f64]) -> Option<(usize, &'static str)> {
+        None
+    }
 
     /// Draws x in a state, given z.
-    ///
-    /// # Errors
-    /// What a draw needs beside the parameters.
-    fn draw(
-        &self,
-        sizes: Sizes,
-        state: usize,
-        z: &[f64],
-        random: &mut ChaCha8Rng,
-        x: &mut Vec<f64>,
-    ) -> Result<(), &'static str>;
+    fn draw(&self, sizes: Sizes, state: usize, z: &[f64], random: &mut ChaCha8Rng) -> Drawn;
 }
 
 /// A family with an M step from sums over the observations.
@@ -105,6 +110,11 @@ pub const LEAST_WEIGHT: f64 = f64::MIN_POSITIVE;
 /// The first component that is neither missing nor `valid`.
 pub fn component(x: &[f64], expected: &'static str, valid: impl Fn(f64) -> bool) -> Option<(usize, &'static str)> {
     x.iter().position(|&x| !x.is_nan() && !valid(x)).map(|at| (at, expected))
+}
+
+/// The first component that is neither missing nor 0 or 1.
+pub fn bit(x: &[f64]) -> Option<(usize, &'static str)> {
+    component(x, "0 or 1", |x| x == 0.0 || x == 1.0)
 }
 
 /// Whether x is an integer of at least 0.

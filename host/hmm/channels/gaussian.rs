@@ -2,7 +2,7 @@
 
 use rand_chacha::ChaCha8Rng;
 
-use super::family::{Domain, Parameter, Parametric, Sizes};
+use super::family::{Domain, Drawn, Parameter, Parametric, Sizes};
 use crate::covariances::{Covariances, cholesky, normal};
 
 /// Normal distributions b(x) = 𝒩(x; μ, Σ), which missing components are integrated out of.
@@ -47,33 +47,21 @@ impl Parametric for Gaussian {
         vec![&mut self.means, numbers]
     }
 
-    fn unsupported(&self, _: Sizes, _: &[f64]) -> Option<(usize, &'static str)> {
-        None
-    }
-
-    fn draw(
-        &self,
-        sizes: Sizes,
-        state: usize,
-        _: &[f64],
-        random: &mut ChaCha8Rng,
-        x: &mut Vec<f64>,
-    ) -> Result<(), &'static str> {
+    fn draw(&self, sizes: Sizes, state: usize, _: &[f64], random: &mut ChaCha8Rng) -> Drawn {
         let c = sizes.components;
-        let means = &self.means[state * c..][..c];
-        match &self.covariances {
+        let means = &self.means[sizes.of(state)];
+        Ok(match &self.covariances {
             Covariances::Diagonal(variances) => {
-                let variances = &variances[state * c..][..c];
-                x.extend(means.iter().zip(variances).map(|(mean, variance)| mean + variance.sqrt() * normal(random)));
+                let variances = &variances[sizes.of(state)];
+                means.iter().zip(variances).map(|(mean, variance)| mean + variance.sqrt() * normal(random)).collect()
             }
             Covariances::Full(matrices) => {
                 // Validated matrices are positive definite.
                 let lower = cholesky(&matrices[state * c * c..][..c * c], c).unwrap_or_else(|| vec![0.0; c * c]);
                 let drawn: Vec<f64> = (0..c).map(|_| normal(random)).collect();
                 let shift = |k: usize| lower[k * c..=k * c + k].iter().zip(&drawn).map(|(l, x)| l * x).sum::<f64>();
-                x.extend(means.iter().enumerate().map(|(k, mean)| mean + shift(k)));
+                means.iter().enumerate().map(|(k, mean)| mean + shift(k)).collect()
             }
-        }
-        Ok(())
+        })
     }
 }

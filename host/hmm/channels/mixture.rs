@@ -3,10 +3,11 @@
 use std::f64::consts::TAU;
 
 use rand_chacha::ChaCha8Rng;
-use warpkov_common::random::draw;
+use warpkov_common::random::{draw, numbered};
 
-use super::family::{Density, Domain, Estimated, LEAST_WEIGHT, Parameter, Parametric, Sizes};
+use super::family::{Density, Domain, Drawn, Estimated, LEAST_WEIGHT, Parameter, Parametric, Sizes};
 use crate::covariances::{least_variance, normal};
+use crate::special::log_sum;
 
 /// K normal distributions with diagonal covariances: b(x) = Σₖ wₖ 𝒩(x; μₖ, diag(vₖ)).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,26 +42,11 @@ impl Parametric for Mixture {
         vec![&mut self.weights, &mut self.means, &mut self.variances]
     }
 
-    fn unsupported(&self, _: Sizes, _: &[f64]) -> Option<(usize, &'static str)> {
-        None
-    }
-
-    fn draw(
-        &self,
-        sizes: Sizes,
-        state: usize,
-        _: &[f64],
-        random: &mut ChaCha8Rng,
-        x: &mut Vec<f64>,
-    ) -> Result<(), &'static str> {
+    fn draw(&self, sizes: Sizes, state: usize, _: &[f64], random: &mut ChaCha8Rng) -> Drawn {
         let parts = self.parts(sizes);
-        let weights = self.weights[state * parts..][..parts].iter().enumerate().filter(|(_, weight)| **weight > 0.0);
-        let part = draw(random, weights.map(|(part, weight)| (part, *weight))).unwrap_or_default();
-        let first = (state * parts + part) * sizes.components;
-        x.extend(
-            (first..first + sizes.components).map(|at| self.means[at] + self.variances[at].sqrt() * normal(random)),
-        );
-        Ok(())
+        let part = draw(random, numbered(&self.weights[state * parts..][..parts])).unwrap_or_default();
+        let of_part = sizes.of(state * parts + part as usize);
+        Ok(of_part.map(|at| self.means[at] + self.variances[at].sqrt() * normal(random)).collect())
     }
 }
 
@@ -117,11 +103,7 @@ impl Parts {
             self.law.weights[part].ln() + observed.map(term).sum::<f64>()
         };
         let logs: Vec<f64> = (state * self.parts..(state + 1) * self.parts).map(of).collect();
-        let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum = match most > f64::NEG_INFINITY {
-            true => most + logs.iter().map(|log| (log - most).exp()).sum::<f64>().ln(),
-            false => most,
-        };
+        let sum = log_sum(logs.iter().copied());
         (logs, sum)
     }
 }

@@ -15,7 +15,6 @@ mod gaussian;
 mod mixture;
 mod natural;
 mod regression;
-mod special;
 mod student;
 mod symbols;
 
@@ -360,7 +359,7 @@ impl Channels {
         before: &[f64],
         random: &mut ChaCha8Rng,
     ) -> Result<Vec<f64>, String> {
-        let (d, mut x) = (self.dimensions as usize, Vec::new());
+        let d = self.dimensions as usize;
         let lacking = before.len() / d.max(1);
         let mut rows = vec![0.0; self.lags().saturating_sub(lacking) * d];
         rows.extend_from_slice(before);
@@ -372,11 +371,8 @@ impl Channels {
                 let column = self.column(*column);
                 return Err(format!("channel {index} depends on column {column}, which no channel emits"));
             }
-            x.clear();
-            let family = channel.family.parametric();
-            family
-                .draw(channel.sizes(states), state, &z, random, &mut x)
-                .map_err(|needed| format!("channel {index} needs {needed}"))?;
+            let drawn = channel.family.parametric().draw(channel.sizes(states), state, &z, random);
+            let x = drawn.map_err(|needed| format!("channel {index} needs {needed}"))?;
             channel.columns.iter().zip(&x).for_each(|(&column, x)| rows[now + column as usize] = *x);
         }
         Ok(rows.split_off(now))

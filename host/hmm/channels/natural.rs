@@ -1,4 +1,4 @@
-//! ExponentialFamily families: ln b(x) = h(x) + Σ T(x) η, with sufficient statistics T and natural parameters η.
+//! Exponential families: ln b(x) = h(x) + Σ T(x) η, with sufficient statistics T and natural parameters η.
 //!
 //! Of families whose components are independent, each component has statistics of its own, such as 1 and x. They are all 0 where the
 //! component is missing, so that the component has probability 1.

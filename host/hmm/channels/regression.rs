@@ -5,8 +5,8 @@ use std::f64::consts::TAU;
 use rand_chacha::ChaCha8Rng;
 use warpkov_common::random::unit;
 
-use super::family::{Density, Domain, Estimated, LEAST_WEIGHT, Parameter, Parametric, Sizes, component};
-use crate::covariances::{cholesky, least_variance, normal};
+use super::family::{Density, Domain, Drawn, Estimated, LEAST_WEIGHT, Parameter, Parametric, Sizes, bit};
+use crate::covariances::{cholesky, least_variance, normal, solve_lower};
 
 /// Independent components with normal errors: b(x | z) = Π 𝒩(xᵢ; cᵢ + aᵢᵀz, vᵢ).
 ///
@@ -84,10 +84,7 @@ fn solve(matrix: &[f64], vector: &[f64]) -> Vec<f64> {
         }
     };
     let mut x: Vec<f64> = vector.iter().zip(&scales).map(|(g, scale)| g * scale).collect();
-    for k in 0..q {
-        let known: f64 = (0..k).map(|i| lower[k * q + i] * x[i]).sum();
-        x[k] = (x[k] - known) / lower[k * q + k];
-    }
+    solve_lower(&lower, &mut x);
     for k in (0..q).rev() {
         let known: f64 = (k + 1..q).map(|i| lower[i * q + k] * x[i]).sum();
         x[k] = (x[k] - known) / lower[k * q + k];
@@ -113,27 +110,13 @@ impl Parametric for Regression {
         vec![&mut self.coefficients, &mut self.intercepts, &mut self.variances]
     }
 
-    fn unsupported(&self, _: Sizes, _: &[f64]) -> Option<(usize, &'static str)> {
-        None
-    }
-
-    fn draw(
-        &self,
-        sizes: Sizes,
-        state: usize,
-        z: &[f64],
-        random: &mut ChaCha8Rng,
-        x: &mut Vec<f64>,
-    ) -> Result<(), &'static str> {
-        for at in state * sizes.components..(state + 1) * sizes.components {
-            let mean = predicted(&self.coefficients, &self.intercepts, at, z);
-            x.push(mean + self.variances[at].sqrt() * normal(random));
-        }
-        Ok(())
+    fn draw(&self, sizes: Sizes, state: usize, z: &[f64], random: &mut ChaCha8Rng) -> Drawn {
+        let mean = |at: usize| predicted(&self.coefficients, &self.intercepts, at, z);
+        Ok(sizes.of(state).map(|at| mean(at) + self.variances[at].sqrt() * normal(random)).collect())
     }
 }
 
-/// Sums of a component, with errors e = x − c − aᵀz: of γ (1, z)(1, z)ᵀ, γ (1, z) e and γ e².
+/// Sums of a with errors e = x − c − aᵀz: of γ (1, z)(1, z)ᵀ, γ (1, z) e and γ e².
 impl Estimated for Regression {
     fn density(&self, sizes: Sizes) -> Box<dyn Density> {
         let logs = self.variances.iter().map(|variance| -0.5 * (TAU.ln() + variance.ln())).collect();
@@ -207,22 +190,12 @@ impl Parametric for Logistic {
     }
 
     fn unsupported(&self, _: Sizes, x: &[f64]) -> Option<(usize, &'static str)> {
-        component(x, "0 or 1", |x| x == 0.0 || x == 1.0)
+        bit(x)
     }
 
-    fn draw(
-        &self,
-        sizes: Sizes,
-        state: usize,
-        z: &[f64],
-        random: &mut ChaCha8Rng,
-        x: &mut Vec<f64>,
-    ) -> Result<(), &'static str> {
-        for at in state * sizes.components..(state + 1) * sizes.components {
-            let psi = predicted(&self.coefficients, &self.intercepts, at, z);
-            x.push(f64::from(u8::from(unit(random) < 1.0 / (1.0 + libm::exp(-psi)))));
-        }
-        Ok(())
+    fn draw(&self, sizes: Sizes, state: usize, z: &[f64], random: &mut ChaCha8Rng) -> Drawn {
+        let prob = |at: usize| 1.0 / (1.0 + libm::exp(-predicted(&self.coefficients, &self.intercepts, at, z)));
+        Ok(sizes.of(state).map(|at| f64::from(u8::from(unit(random) < prob(at)))).collect())
     }
 }
 

@@ -5,9 +5,9 @@ use std::f64::consts::PI;
 use rand_chacha::ChaCha8Rng;
 
 use super::durations::gamma;
-use super::family::{Density, Domain, Estimated, LEAST_WEIGHT, Parameter, Parametric, Sizes};
-use super::special::{digamma, inverse_log_minus_digamma, log_gamma_step};
+use super::family::{Density, Domain, Drawn, Estimated, LEAST_WEIGHT, Parameter, Parametric, Sizes};
 use crate::covariances::{least_variance, normal};
+use crate::special::{digamma, inverse_log_minus_digamma, log_gamma_step};
 
 /// Largest ν that training finds: a normal distribution for every purpose.
 const MOST_DEGREES: f64 = 1e6;
@@ -42,24 +42,13 @@ impl Parametric for StudentT {
         vec![&mut self.degrees, &mut self.locations, &mut self.scales]
     }
 
-    fn unsupported(&self, _: Sizes, _: &[f64]) -> Option<(usize, &'static str)> {
-        None
-    }
-
-    fn draw(
-        &self,
-        sizes: Sizes,
-        state: usize,
-        _: &[f64],
-        random: &mut ChaCha8Rng,
-        x: &mut Vec<f64>,
-    ) -> Result<(), &'static str> {
-        for at in state * sizes.components..(state + 1) * sizes.components {
+    fn draw(&self, sizes: Sizes, state: usize, _: &[f64], random: &mut ChaCha8Rng) -> Drawn {
+        let draw = |at: usize| {
             let half = 0.5 * self.degrees[at];
             let root = (gamma(random, half) / half).sqrt();
-            x.push(self.locations[at] + self.scales[at] * normal(random) / root);
-        }
-        Ok(())
+            self.locations[at] + self.scales[at] * normal(random) / root
+        };
+        Ok(sizes.of(state).map(draw).collect())
     }
 }
 
@@ -86,8 +75,7 @@ impl Estimated for StudentT {
     }
 
     fn maximise(&mut self, sizes: Sizes, state: usize, sums: &[f64], floors: &[f64]) {
-        let components = state * sizes.components..(state + 1) * sizes.components;
-        for ((at, sums), floor) in components.zip(sums.chunks_exact(SUMS)).zip(floors) {
+        for ((at, sums), floor) in sizes.of(state).zip(sums.chunks_exact(SUMS)).zip(floors) {
             let [weight, u, first, second, log] = *sums else { continue };
             if weight < LEAST_WEIGHT || u < LEAST_WEIGHT {
                 continue;

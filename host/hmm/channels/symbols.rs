@@ -1,9 +1,9 @@
 //! Categorical and Bernoulli distributions.
 
 use rand_chacha::ChaCha8Rng;
-use warpkov_common::random::{draw, unit};
+use warpkov_common::random::{draw, numbered, unit};
 
-use super::family::{Domain, LEAST_WEIGHT, Parameter, Parametric, Sizes, component, is_count};
+use super::family::{Domain, Drawn, LEAST_WEIGHT, Parameter, Parametric, Sizes, bit, component, is_count};
 use super::natural::ExponentialFamily;
 
 /// One of V symbols, numbered from 0: b(x) = pₓ.
@@ -28,18 +28,9 @@ impl Parametric for Categorical {
         component(x, "a number of a symbol, as many as there are probabilities", |x| is_count(x) && x < symbols)
     }
 
-    fn draw(
-        &self,
-        sizes: Sizes,
-        state: usize,
-        _: &[f64],
-        random: &mut ChaCha8Rng,
-        x: &mut Vec<f64>,
-    ) -> Result<(), &'static str> {
+    fn draw(&self, sizes: Sizes, state: usize, _: &[f64], random: &mut ChaCha8Rng) -> Drawn {
         let row = self.probs.chunks_exact(self.probs.len() / sizes.states).nth(state).unwrap_or_default();
-        let positive = row.iter().enumerate().filter(|(_, p)| **p > 0.0);
-        x.push(draw(random, positive.map(|(symbol, p)| (symbol as f64, *p))).unwrap_or_default());
-        Ok(())
+        Ok(vec![f64::from(draw(random, numbered(row)).unwrap_or_default())])
     }
 }
 
@@ -90,20 +81,11 @@ impl Parametric for Bernoulli {
     }
 
     fn unsupported(&self, _: Sizes, x: &[f64]) -> Option<(usize, &'static str)> {
-        component(x, "0 or 1", |x| x == 0.0 || x == 1.0)
+        bit(x)
     }
 
-    fn draw(
-        &self,
-        sizes: Sizes,
-        state: usize,
-        _: &[f64],
-        random: &mut ChaCha8Rng,
-        x: &mut Vec<f64>,
-    ) -> Result<(), &'static str> {
-        let probs = &self.probs[state * sizes.components..][..sizes.components];
-        x.extend(probs.iter().map(|p| f64::from(u8::from(unit(random) < *p))));
-        Ok(())
+    fn draw(&self, sizes: Sizes, state: usize, _: &[f64], random: &mut ChaCha8Rng) -> Drawn {
+        Ok(self.probs[sizes.of(state)].iter().map(|p| f64::from(u8::from(unit(random) < *p))).collect())
     }
 }
 
@@ -120,12 +102,12 @@ impl ExponentialFamily for Bernoulli {
     }
 
     fn natural(&self, sizes: Sizes, state: usize) -> Vec<f64> {
-        let probs = &self.probs[state * sizes.components..][..sizes.components];
+        let probs = &self.probs[sizes.of(state)];
         probs.iter().flat_map(|p| [(-p).ln_1p(), p.ln()]).collect()
     }
 
     fn estimate(&mut self, sizes: Sizes, state: usize, sums: &[f64], _: &[f64]) {
-        let probs = &mut self.probs[state * sizes.components..][..sizes.components];
+        let probs = &mut self.probs[sizes.of(state)];
         for (p, sums) in probs.iter_mut().zip(sums.chunks_exact(2)) {
             let total = sums[0] + sums[1];
             if total >= LEAST_WEIGHT {

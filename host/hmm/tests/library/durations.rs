@@ -16,6 +16,7 @@ use warpkov_hmm::sequences::Sequences;
 use warpkov_hmm::train::{Run, Trained, train};
 use warpkov_runtime::choose::{DeviceChoice, Place};
 
+use crate::logarithms::log_sum;
 use crate::random::Random;
 
 fn distribution(random: &mut Random, len: usize, zeros: f64) -> Vec<f64> {
@@ -133,12 +134,6 @@ impl Semi {
             }
         }
     }
-}
-
-/// ln Σ eˣ
-fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
-    let most = logs.clone().fold(f64::NEG_INFINITY, f64::max);
-    if most == f64::NEG_INFINITY { most } else { most + logs.map(|log| (log - most).exp()).sum::<f64>().ln() }
 }
 
 #[track_caller]

@@ -2,7 +2,8 @@
 
 use warpkov_hmm::model::Hmm;
 
-fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
+/// ln Σ eˣ.
+pub fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
     let most = logs.clone().fold(f64::NEG_INFINITY, f64::max);
     if most == f64::NEG_INFINITY { most } else { most + logs.map(|log| (log - most).exp()).sum::<f64>().ln() }
 }

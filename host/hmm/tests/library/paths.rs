@@ -11,6 +11,7 @@ use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{Observations, Sequences, offsets};
 use warpkov_hmm::windows::Windows;
 
+use crate::logarithms::log_sum;
 use crate::random::Random;
 
 /// A random case whose sequences have at most 2000 paths, with missing components and known states.
@@ -352,23 +353,18 @@ fn windows_are_sequences() {
                             None => vec![model.start()[j].ln()],
                             Some(before) => (0..n).map(|i| before[i] + model.row(i)[j].ln()).collect(),
                         };
-                        log_sum(&logs) + emitted(&model, &sequences, at, j)
+                        log_sum(logs.iter().copied()) + emitted(&model, &sequences, at, j)
                     };
                     (0..n).map(of).collect()
                 };
                 let last = (at..at + window).fold(None, |before, at| Some(step(before, at))).unwrap();
                 let end = |j: usize| model.end().map_or(0.0, |end| end[j].ln());
-                let expected = log_sum(&(0..n).map(|j| last[j] + end(j)).collect::<Vec<_>>());
+                let expected = log_sum((0..n).map(|j| last[j] + end(j)));
                 assert!(close(*log, expected), "seed {seed}: {log}, expected {expected}");
             }
         }
         assert!(places.next().is_none());
     }
-}
-
-fn log_sum(logs: &[f64]) -> f64 {
-    let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if most == f64::NEG_INFINITY { most } else { most + logs.iter().map(|log| (log - most).exp()).sum::<f64>().ln() }
 }
 
 /// Windows that are longer than half a batch come one at a time.
