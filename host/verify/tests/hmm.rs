@@ -6,19 +6,16 @@ use warpkov_hmm::sequences::Sequences;
 use warpkov_verify::hmm::{likelihoods, shortfalls};
 use warpkov_verify::rational::{Exact, rational};
 
+#[path = "support/hmms.rs"]
+#[allow(dead_code, reason = "other tests need all of it")]
+mod hmms;
+
 #[path = "support/models.rs"]
 #[allow(dead_code, reason = "other tests need all of it")]
 mod models;
 
+use hmms::categorical;
 use models::{Random, seeds};
-
-fn distribution(random: &mut Random, n: usize) -> Vec<f64> {
-    let weights: Vec<f64> = (0..n)
-        .map(|_| if random.below(4) == 0 { 0.0 } else { random.unit() * 10f64.powi(-(random.below(9) as i32)) + 1e-12 })
-        .collect();
-    let sum: f64 = weights.iter().sum();
-    if sum == 0.0 { vec![1.0 / n as f64; n] } else { weights.iter().map(|w| w / sum).collect() }
-}
 
 /// P(O, q) of all paths q.
 fn all_paths(model: &Hmm, probs: &[f64], symbols: &[u32]) -> Vec<(Vec<u32>, RBig)> {
@@ -59,12 +56,7 @@ fn likelihoods_and_paths_are_enclosed() {
     for seed in seeds(100) {
         let mut random = Random(seed);
         let (n, v) = (1 + random.below(3) as usize, 1 + random.below(3) as usize);
-        let start = distribution(&mut random, n);
-        let transitions: Vec<f64> = (0..n).flat_map(|_| distribution(&mut random, n)).collect();
-        let probs: Vec<f64> = (0..n).flat_map(|_| distribution(&mut random, v)).collect();
-        let emissions = Emissions::Categorical { symbols: v as u32, probs };
-        let model =
-            HmmParts { start, transitions, emissions, end: None, names: Default::default() }.validated().unwrap();
+        let model = categorical(&mut random, n, v);
         let Emissions::Categorical { probs, .. } = model.emissions() else { unreachable!() };
         let length = 1 + random.below(6) as usize;
         let symbols: Vec<u32> = (0..length).map(|_| random.below(v as u64) as u32).collect();

@@ -12,10 +12,15 @@ use warpkov_verify::hmm::{likelihoods, shortfalls};
 use warpkov_verify::interval::Interval;
 use warpkov_verify::rational::rational;
 
+#[path = "support/hmms.rs"]
+#[allow(dead_code, reason = "other tests need all of it")]
+mod hmms;
+
 #[path = "support/models.rs"]
 #[allow(dead_code, reason = "other tests need all of it")]
 mod models;
 
+use hmms::{gaussian, observed};
 use models::{Random, seeds};
 
 /// x to 400 bits.
@@ -175,54 +180,15 @@ fn encloses(found: Interval, x: &Big, what: &str) {
     assert!(is_within, "{what}: {found:?}");
 }
 
-fn distribution(random: &mut Random, n: usize) -> Vec<f64> {
-    let weights: Vec<f64> = (0..n).map(|_| random.unit() + 1e-3).collect();
-    let sum: f64 = weights.iter().sum();
-    weights.iter().map(|w| w / sum).collect()
-}
-
-/// Covariances of magnitude `scale`², some nearly singular.
-fn covariances(random: &mut Random, n: usize, d: usize, scale: f64) -> Covariances {
-    if random.below(2) == 0 {
-        let spread =
-            |random: &mut Random| scale * scale * 10f64.powi(-(random.below(5) as i32)) * (random.unit() + 0.1);
-        return Covariances::Diagonal((0..n * d).map(|_| spread(random)).collect());
-    }
-    let mut matrices = Vec::new();
-    for _ in 0..n {
-        let factor: Vec<f64> = (0..d * d).map(|_| scale * (2.0 * random.unit() - 1.0)).collect();
-        let least = scale * scale * 10f64.powi(-(random.below(5) as i32));
-        for i in 0..d {
-            for j in 0..d {
-                let sum: f64 = (0..d).map(|k| factor[i * d + k] * factor[j * d + k]).sum();
-                matrices.push(sum + if i == j { least } else { 0.0 });
-            }
-        }
-    }
-    Covariances::Full(matrices)
-}
-
 #[test]
 fn likelihoods_and_paths_of_vectors_are_enclosed() {
     seeds(60).into_par_iter().for_each(|seed| {
         let random = &mut Random(seed ^ 0xde);
         let (n, d, length) = (1 + random.below(3) as usize, 1 + random.below(3) as usize, 1 + random.below(4) as usize);
         let scale = 10f64.powi(random.below(17) as i32 - 8);
-        let normal = |random: &mut Random| scale * 4.0 * (random.unit() - 0.5);
-        let means: Vec<f64> = (0..n * d).map(|_| normal(random)).collect();
-        let covariances = covariances(random, n, d, scale);
-        let emissions = Emissions::Gaussian { dimensions: d as u32, means, covariances };
-        let start = distribution(random, n);
-        let transitions = (0..n).flat_map(|_| distribution(random, n)).collect();
-        let parts = HmmParts { start, transitions, emissions, end: None, names: Default::default() };
-        let model = parts.validated().unwrap();
+        let model = gaussian(random, n, d, scale);
         let Emissions::Gaussian { means, covariances, .. } = model.emissions() else { unreachable!() };
-        let value = |random: &mut Random| match random.below(6) {
-            0 => f64::NAN,
-            1 => 100.0 * normal(random),
-            _ => normal(random),
-        };
-        let values: Vec<f64> = (0..length * d).map(|_| value(random)).collect();
+        let values: Vec<f64> = (0..length * d).map(|_| observed(random, scale)).collect();
         let of_state = |x: &[f64], i: usize| {
             let entry = |k: usize, l: usize| match covariances {
                 Covariances::Diagonal(variances) if k == l => variances[i * d + k],
