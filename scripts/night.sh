@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Has the verifier check what every method, precision, storage and device claims on random models: the CPU, the emulator, and a GPU if there
-# is one. Prints the seeds. scripts/night.sh [--seed S] [COUNT]; by default 1000 models, from a seed of the day.
+# is one. Prints the seeds. scripts/night.sh [--seed S] [COUNT]; by default 1000 models of each class, from a seed of the day.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -4,11 +4,25 @@
 //! the body of a chunk through a pointer, so the code of Rayon is compiled once for all loops in generic code.
 
 use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
 
 use rayon::prelude::*;
 
 /// Elements, states or rows of a chunk: enough work to amortise the task, few enough to balance the load.
 pub const CHUNK: usize = 4096;
+
+/// The result of a thread, or its panic. A worker of rayon's pool works for the pool until the thread ends, which may wait for the pool, too.
+pub fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    while !thread.is_finished() {
+        match rayon::yield_now() {
+            Some(rayon::Yield::Executed) => {}
+            Some(rayon::Yield::Idle) => std::thread::sleep(Duration::from_micros(50)),
+            None => break,
+        }
+    }
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
 
 /// f(item) for each of `items`, in their order. An item should be some work: a chunk of a model, not a state.
 pub fn map<I: Send, R: Send>(items: impl IntoIterator<Item = I>, f: impl Fn(I) -> R + Sync) -> Vec<R> {

@@ -10,6 +10,7 @@ mod network;
 mod newcomer;
 mod packages;
 mod pages;
+mod pool;
 mod process;
 mod quiet;
 mod readme;

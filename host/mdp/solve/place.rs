@@ -1,7 +1,5 @@
 //! Placement of a solve: device, method and precision, as requested or chosen by `auto`, and the backend for them.
 
-use std::panic::resume_unwind;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use warpkov_device::launch::Device;
@@ -193,12 +191,13 @@ impl<'m> Placement<'m> {
         Gpu::driver_version()?;
         let (mdp, options, precision) = (self.mdp, &self.options, self.precision);
         let begun = Instant::now();
-        let (gpu, start, layout, prepared) = thread::scope(|scope| {
-            let layout = scope.spawn(|| (prepare(mdp, options), begun.elapsed()));
-            let (gpu, start) = (gpu::open(ordinal), begun.elapsed());
-            let (layout, prepared) = layout.join().unwrap_or_else(|panic| resume_unwind(panic));
-            (gpu, start, layout, prepared)
+        let mut laid_out = None;
+        // A thread of the pool that waits here works for the pool meanwhile, so that solves may run on all of its threads.
+        let (gpu, start) = rayon::in_place_scope(|scope| {
+            scope.spawn(|_| laid_out = Some((prepare(mdp, options), begun.elapsed())));
+            (gpu::open(ordinal), begun.elapsed())
         });
+        let Some((layout, prepared)) = laid_out else { unreachable!("the scope has ended") };
         let (gpu, mut layout) = (gpu?, layout?);
         let (free, total) = gpu.memory()?;
         let free = free.min(options.device_memory.unwrap_or(u64::MAX));

@@ -5,6 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use warpkov_common::parallel;
+
 use super::{Communicator, Error, Exchange, Message};
 
 /// Messages between threads.
@@ -78,10 +80,7 @@ impl Local {
                     })
                 })
                 .collect();
-            let mut results: Vec<_> = threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect();
+            let mut results: Vec<_> = threads.into_iter().map(parallel::join).collect();
             // The first failure is the cause of the others.
             match shared.mail().failed {
                 Some(Error::Failed { rank, .. }) => results.swap_remove(rank as usize).map(|_| Vec::new()),
@@ -217,6 +216,23 @@ mod tests {
         assert_eq!(found, Err(cause));
         let found = Local::run::<(), Error>(2, SHORT, |local| if local.rank() == 0 { local.barrier() } else { Ok(()) });
         assert_eq!(found, Err(Error::Timeout { rank: 0, others: vec![1], waited: SHORT }));
+    }
+
+    /// All workers of the pool wait for ranks, which wait for the pool.
+    #[test]
+    fn ranks_run_within_the_pool_that_they_use() {
+        use rayon::prelude::*;
+
+        let work = |run: usize| {
+            let sum = |local: &Local| {
+                Ok::<_, Error>((0..1000_usize).into_par_iter().map(|i| i + run).sum::<usize>() + local.rank() as usize)
+            };
+            Local::run(2, Duration::from_secs(60), sum).unwrap()
+        };
+        let runs = 4 * rayon::current_num_threads();
+        let all: Vec<Vec<usize>> = (0..runs).into_par_iter().with_max_len(1).map(work).collect();
+        let expected = |run: usize| (0..2).map(|rank| 499_500 + 1000 * run + rank).collect::<Vec<_>>();
+        assert_eq!(all, (0..runs).map(expected).collect::<Vec<_>>());
     }
 
     /// Rank 0 waits for rank 1, which waits for rank 2: that one is missing.
