@@ -133,8 +133,8 @@ def main():
     (folder / "sbom.cdx.json").write_text(text + "\n")
     print(f"{folder}: {len(linked)} packages", file=sys.stderr)
     for program in programs:
-        # Sources of crates in the registry, as rustc writes them into panic messages.
-        pattern = rb"/registry/src/[^/\0]+/([A-Za-z0-9_-]+)-(\d+\.\d+\.\d+[^/\0]*)/"
+        # Sources of crates in the registry, as rustc writes them into panic messages; releases leave out the folder of the registry's name.
+        pattern = rb"/registry/src/(?:[^/\0]+/)?([A-Za-z0-9_-]+)-(\d+\.\d+\.\d+[^/\0]*)/"
         inside = {(name.decode(), version.decode()) for name, version in re.findall(pattern, Path(program).read_bytes())}
         if not inside or inside - keys:
             sys.exit(f"{program} names crates that the bill does not: {sorted(inside - keys) or 'none found'}")
