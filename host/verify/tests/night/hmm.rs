@@ -13,7 +13,7 @@ use warpkov_verify::hmm::{likelihoods, shortfalls};
 
 use crate::hmms::{categorical, gaussian, observed};
 use crate::models::Random;
-use crate::night;
+use crate::{gpu, night};
 
 /// A model and sequences of observations. The numbers of states take each way of a device: a warp, a block, and products of matrices.
 fn drawn(random: &mut Random, device: DeviceChoice) -> (Hmm, Sequences) {
@@ -43,7 +43,7 @@ fn drawn(random: &mut Random, device: DeviceChoice) -> (Hmm, Sequences) {
     (model, Sequences::with_missing(offsets, observations).unwrap())
 }
 
-/// Claims of the manual: the largest error of ln P(O) of a sequence of this many steps, and of ln P(O, q) of a best path, relative to
+/// What is claimed here: the largest error of ln P(O) of a sequence of this many steps, and of ln P(O, q) of a best path, relative to
 /// them or to 1.
 fn claims(model: &Hmm, precision: Precision, steps: usize) -> [f64; 2] {
     match precision {
@@ -123,7 +123,7 @@ fn under_the_emulator() {
 
 #[test]
 fn on_a_gpu() {
-    if warpkov_runtime::gpu::open(0).is_ok() {
-        recursions(DeviceChoice::Cuda(0), 100);
+    if let Some(gpu) = gpu() {
+        recursions(gpu, 100);
     }
 }

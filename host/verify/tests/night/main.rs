@@ -21,6 +21,11 @@ mod hmm;
 mod mdp;
 mod pomdp;
 
+/// The GPU that the tests take, if there is one.
+fn gpu() -> Option<DeviceChoice> {
+    warpkov_runtime::gpu::open(0).is_ok().then_some(DeviceChoice::Cuda(0))
+}
+
 /// Calls `work` with each seed of a run, on all cores. Returns the sum of what it counts, and how many seeds there are.
 fn night(device: DeviceChoice, count: u64, work: impl Fn(u64) -> usize + Sync) -> (usize, usize) {
     let seeds = models::seeds(count);

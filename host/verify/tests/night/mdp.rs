@@ -9,7 +9,7 @@ use warpkov_runtime::comm::Local;
 use warpkov_verify::mdp::{Claim, Quantity, Verdict, verify};
 
 use crate::models::{Random, Rewards, model};
-use crate::night;
+use crate::{gpu, night};
 
 /// A method, a precision, and a storage.
 type How = (Option<Method>, Precision, Option<Storage>);
@@ -92,8 +92,8 @@ fn discounted_under_the_emulator() {
 
 #[test]
 fn discounted_on_a_gpu() {
-    if warpkov_runtime::gpu::open(0).is_ok() {
-        discounted(DeviceChoice::Cuda(0), &on_device(), 25);
+    if let Some(gpu) = gpu() {
+        discounted(gpu, &on_device(), 25);
     }
 }
 
@@ -150,7 +150,7 @@ fn other_criteria_under_the_emulator() {
 
 #[test]
 fn other_criteria_on_a_gpu() {
-    if warpkov_runtime::gpu::open(0).is_ok() {
-        criteria(DeviceChoice::Cuda(0), 50);
+    if let Some(gpu) = gpu() {
+        criteria(gpu, 50);
     }
 }

@@ -11,8 +11,8 @@ use warpkov_verify::mdp::Verdict;
 use warpkov_verify::pomdp::{Tolerance, verify};
 
 use crate::models::Random;
-use crate::night;
 use crate::pomdps::model;
+use crate::{gpu, night};
 
 /// Solves, and verifies that the vectors are below V\* and attained, and that both bounds hold.
 fn holds(seed: u64, model: &Pomdp, scale: f64, options: &SolveOptions) {
@@ -31,7 +31,11 @@ fn holds(seed: u64, model: &Pomdp, scale: f64, options: &SolveOptions) {
 
 /// Each model in one of `part` parts of the ways, in turn.
 fn searches(device: DeviceChoice, count: u64, part: usize) {
-    let is_slow = device == DeviceChoice::Emulated;
+    let (beliefs, iterations) = match device {
+        DeviceChoice::Cpu => (16, 20),
+        DeviceChoice::Emulated => (4, 2),
+        _ => (16, 5),
+    };
     let mut all = Vec::new();
     for &expansion in Expansion::ALL {
         for &scheme in Scheme::ALL {
@@ -44,24 +48,14 @@ fn searches(device: DeviceChoice, count: u64, part: usize) {
         let (model, scale) = model(&mut Random(seed ^ 0xb0d), &[0.0, 0.5, 0.9, 0.99]);
         let gap = 1e-4 * scale / (1.0 - model.gamma());
         for (expansion, scheme, precision) in all.iter().skip(seed as usize % part).step_by(part) {
-            let limits = Limits {
-                gap: Gap::Absolute(gap),
-                iterations: Some(if is_slow {
-                    2
-                } else if device == DeviceChoice::Cpu {
-                    20
-                } else {
-                    5
-                }),
-                vectors: 64,
-                ..Limits::default()
-            };
+            let limits =
+                Limits { gap: Gap::Absolute(gap), iterations: Some(iterations), vectors: 64, ..Limits::default() };
             let options = SolveOptions {
                 device,
                 precision: *precision,
                 expansion: Some(*expansion),
                 scheme: Some(*scheme),
-                beliefs: if is_slow { 4 } else { 16 },
+                beliefs,
                 trials: Some(2),
                 seed,
                 limits,
@@ -85,7 +79,7 @@ fn under_the_emulator() {
 
 #[test]
 fn on_a_gpu() {
-    if warpkov_runtime::gpu::open(0).is_ok() {
-        searches(DeviceChoice::Cuda(0), 50, 18);
+    if let Some(gpu) = gpu() {
+        searches(gpu, 50, 18);
     }
 }

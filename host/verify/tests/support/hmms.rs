@@ -5,7 +5,7 @@ use warpkov_hmm::model::{Covariances, Emissions, Hmm, HmmParts};
 use crate::models::Random;
 
 /// Probabilities of many orders of magnitude, a quarter of them 0.
-pub fn distribution(random: &mut Random, n: usize) -> Vec<f64> {
+fn distribution(random: &mut Random, n: usize) -> Vec<f64> {
     let weights: Vec<f64> = (0..n)
         .map(|_| if random.below(4) == 0 { 0.0 } else { random.unit() * 10f64.powi(-(random.below(9) as i32)) + 1e-12 })
         .collect();
@@ -20,23 +20,24 @@ fn positive(random: &mut Random, n: usize) -> Vec<f64> {
     weights.iter().map(|w| w / sum).collect()
 }
 
-fn with(random: &mut Random, n: usize, row: fn(&mut Random, usize) -> Vec<f64>, emissions: Emissions) -> HmmParts {
-    let start = row(random, n);
-    let transitions = (0..n).flat_map(|_| row(random, n)).collect();
-    HmmParts { start, transitions, emissions, end: None, names: Default::default() }
+/// π and A, whose rows `row` draws.
+fn chain(random: &mut Random, n: usize, row: fn(&mut Random, usize) -> Vec<f64>) -> (Vec<f64>, Vec<f64>) {
+    (row(random, n), (0..n).flat_map(|_| row(random, n)).collect())
+}
+
+fn validated((start, transitions): (Vec<f64>, Vec<f64>), emissions: Emissions) -> Hmm {
+    HmmParts { start, transitions, emissions, end: None, names: Default::default() }.validated().unwrap()
 }
 
 /// A model of n states that emits v symbols.
 pub fn categorical(random: &mut Random, n: usize, v: usize) -> Hmm {
-    let nothing = Emissions::Categorical { symbols: v as u32, probs: Vec::new() };
-    let mut parts = with(random, n, distribution, nothing);
+    let chain = chain(random, n, distribution);
     let probs = (0..n).flat_map(|_| distribution(random, v)).collect();
-    parts.emissions = Emissions::Categorical { symbols: v as u32, probs };
-    parts.validated().unwrap()
+    validated(chain, Emissions::Categorical { symbols: v as u32, probs })
 }
 
 /// A number of magnitude `scale`.
-pub fn about(random: &mut Random, scale: f64) -> f64 {
+fn about(random: &mut Random, scale: f64) -> f64 {
     scale * 4.0 * (random.unit() - 0.5)
 }
 
@@ -66,7 +67,7 @@ pub fn gaussian(random: &mut Random, n: usize, d: usize, scale: f64) -> Hmm {
     let means = (0..n * d).map(|_| about(random, scale)).collect();
     let covariances = covariances(random, n, d, scale);
     let emissions = Emissions::Gaussian { dimensions: d as u32, means, covariances };
-    with(random, n, positive, emissions).validated().unwrap()
+    validated(chain(random, n, positive), emissions)
 }
 
 /// A value that such a model may have emitted: some are missing, some are far from all means.
