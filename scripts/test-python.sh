@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-peers=(pymdptoolbox quantecon 'gymnasium[toy-text]' hmmlearn scikit-learn matplotlib nbclient ipykernel)
+peers=(pymdptoolbox quantecon 'gymnasium[toy-text]' hmmlearn scikit-learn matplotlib nbclient ipykernel jax)
 
 wheel=$(scripts/wheel.sh "${PROFILE:-dev}")
 venvs=$(mktemp -d)

@@ -29,8 +29,10 @@ use warpkov_cli::error::Error;
 use warpkov_cli::hmm::generate::Family;
 use warpkov_cli::named;
 
+mod derivatives;
 mod filter;
 mod paths;
+mod stochastic;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hmm_scores, module)?)?;
@@ -43,8 +45,10 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hmm_train, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_variational, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_sample, module)?)?;
+    derivatives::register(module)?;
     filter::register(module)?;
-    paths::register(module)
+    paths::register(module)?;
+    stochastic::register(module)
 }
 
 /// The parameters of a model.

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from test_hmm import MODELS, by_paths, categorical, gaussian, partial
 
-from warpkov.hmm import CategoricalHMM, Filter
+import warpkov
+from warpkov.hmm import CategoricalHMM, ChannelHMM, Filter, VariationalCategoricalHMM
 
 
 def drawn(model, steps, seed=0):
@@ -151,3 +152,41 @@ def test_refused_observations_change_nothing():
     # A later change of the model does not reach the filter.
     ring.emissionprob_[0] = [0.5, 0.5]
     assert stream.predict_observation(1).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_batches_are_learnt_one_after_another(model):
+    draws = [model.sample(300, random_state=seed)[0] for seed in range(30)]
+    options = {**model.get_params(), "random_state": 1, "n_iter": 1, "tol": 0.0}
+    online = type(model)(**options)
+    for X in draws:
+        assert online.partial_fit(X) is online
+    assert len(online.monitor_.history) == 30
+    # Better than one iteration of all, at the same work, and than the first batches were.
+    everything, lengths = np.concatenate(draws), [300] * 30
+    with pytest.warns(warpkov.ConvergenceWarning):
+        once = type(model)(**options).fit(everything, lengths)
+    assert online.score(everything, lengths) > once.score(everything, lengths)
+    # Without its averages, a copy begins anew.
+    copy = pickle.loads(pickle.dumps(online))
+    np.testing.assert_array_equal(copy.transmat_, online.transmat_)
+    assert copy.partial_fit(draws[0]).monitor_.history != online.monitor_.history
+
+
+def test_one_batch_is_one_iteration():
+    X = MODELS["categorical"].sample(200, random_state=4)[0]
+    options = {**MODELS["categorical"].get_params(), "random_state": 2, "n_iter": 1, "tol": 0.0}
+    online = type(MODELS["categorical"])(**options).partial_fit(X)
+    with pytest.warns(warpkov.ConvergenceWarning):
+        batch = type(MODELS["categorical"])(**options).fit(X)
+    np.testing.assert_allclose(online.transmat_, batch.transmat_, rtol=1e-9)
+    np.testing.assert_allclose(online.monitor_.history[0], batch.monitor_.history[0], rtol=1e-12)
+
+
+def test_what_cannot_learn_from_batches_says_so():
+    with pytest.raises(ValueError, match="channels"):
+        ChannelHMM(2, [{"family": "poisson", "columns": [0]}]).partial_fit(np.ones((9, 1)))
+    with pytest.raises(ValueError, match="at once"):
+        VariationalCategoricalHMM(2).partial_fit([[0], [1]])
+    with pytest.raises(ValueError, match="lengths"):
+        CategoricalHMM(2).partial_fit([[0], [1]], [3])

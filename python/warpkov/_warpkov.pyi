@@ -16,6 +16,7 @@ __all__ = [
     "DeviceArray",
     "DeviceError",
     "HmmFilter",
+    "HmmStochastic",
     "Model",
     "Pomdp",
     "__version__",
@@ -30,7 +31,9 @@ __all__ = [
     "hmm_decode",
     "hmm_filter",
     "hmm_generate",
+    "hmm_gradient",
     "hmm_load",
+    "hmm_log_partition",
     "hmm_occupancy",
     "hmm_posteriors",
     "hmm_sample",
@@ -90,6 +93,10 @@ class DeviceError(RuntimeError):
     """A device does not exist, has too little memory, or failed."""
 
 @final
+class HmmStochastic:
+    def __new__(cls, parts: dict[str, Any], training: dict[str, Any], place: dict[str, Any]) -> HmmStochastic: ...
+    def learn(self, sequences: dict[str, Any], place: dict[str, Any]) -> tuple[float, dict[str, Buffer]]: ...
+
 class HmmFilter:
     def __new__(cls, parts: dict[str, Any], lag: int) -> HmmFilter: ...
     def push(self, observation: dict[str, Any] | None) -> Buffer | None: ...
@@ -237,6 +244,17 @@ def hmm_variational(
     place: dict[str, Any],
     training: dict[str, Any],
 ) -> tuple[dict[str, Buffer], str, tuple[Buffer, Buffer], Buffer]: ...
+def hmm_gradient(
+    parts: dict[str, Any], sequences: dict[str, Any], place: dict[str, Any]
+) -> tuple[Buffer, Buffer, list[tuple[int | None, str, bool, Buffer]]]: ...
+def hmm_log_partition(
+    start: np.ndarray,
+    transitions: np.ndarray,
+    steps: np.ndarray,
+    lengths: np.ndarray,
+    place: dict[str, Any],
+    weights: np.ndarray | None,
+) -> tuple[Buffer, list[Buffer] | None]: ...
 def hmm_generate(words: list[str]) -> tuple[dict[str, Buffer], str | None]: ...
 def hmm_load(path: str | os.PathLike[str], format: str | None) -> tuple[dict[str, Buffer], str | None]: ...
 def hmm_save(parts: dict[str, Any], path: str | os.PathLike[str], format: str | None) -> None: ...

@@ -325,11 +325,15 @@ fn the_picture_is_that_of_the_demo() {
 #[test]
 fn models_as_code_are_those_of_the_example() {
     const PAGE: &str = include_str!("../../book/models-as-code.md");
-    const FILES: [&str; 2] =
-        [include_str!("../../examples/own-model/src/models.rs"), include_str!("../../examples/own-model/src/main.rs")];
+    const FILES: [&str; 4] = [
+        include_str!("../../examples/own-model/src/models.rs"),
+        include_str!("../../examples/own-model/src/main.rs"),
+        include_str!("../../examples/models/src/models/von_mises.rs"),
+        include_str!("../../examples/models/src/movement.rs"),
+    ];
 
     let code = of_kind(PAGE, "rust");
-    assert_eq!(code.len(), 2);
+    assert_eq!(code.len(), 4);
     assert!(code.iter().all(|block| FILES.iter().any(|file| file.contains(block.trim_end()))), "{code:?}");
     let folder = folder();
     for line in of_kind(PAGE, "sh").iter().flat_map(|block| block.lines()) {
@@ -417,7 +421,13 @@ fn the_manual_prints_what_it_says() {
 #[test]
 fn other_blocks_of_the_manual_are_known() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files = ["own-model/src/models.rs", "own-model/src/main.rs", "own-kernel/src/kernels.rs"];
+    let files = [
+        "own-model/src/models.rs",
+        "own-model/src/main.rs",
+        "own-kernel/src/kernels.rs",
+        "models/src/models/von_mises.rs",
+        "models/src/movement.rs",
+    ];
     let sources = files.map(|file| fs::read_to_string(root.join("examples").join(file)).unwrap());
     for (path, page) in manual() {
         let path = path.display();

@@ -1,6 +1,7 @@
-//! Markov decision processes as Rust code.
+//! Markov decision processes, and emissions of hidden Markov models, as Rust code.
 
 pub mod models;
+pub mod movement;
 
 use warpkov_cuda::Modules;
 

@@ -6,6 +6,7 @@ pub mod garnet;
 pub mod hendrix;
 pub mod mirjalili;
 pub mod pallets;
+pub mod von_mises;
 
 pub use de_moor::DeMoor;
 pub use forest::Forest;
@@ -13,3 +14,4 @@ pub use garnet::{CostGarnet, Faulty, Garnet};
 pub use hendrix::Hendrix;
 pub use mirjalili::Mirjalili;
 pub use pallets::Pallets;
+pub use von_mises::VonMises;

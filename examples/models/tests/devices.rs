@@ -1,5 +1,11 @@
 //! Models as code on every device agree with the sparse models that they describe.
 
+use warpkov::hmm::backends::device::OverPaths;
+use warpkov::hmm::channels::Family;
+use warpkov::hmm::model::Emissions;
+use warpkov::hmm::options::Precision as HmmPrecision;
+use warpkov::hmm::place::Error as PlaceError;
+use warpkov::hmm::run::alone;
 use warpkov::mdp::matrix_free::many::{Named, solve_many, solve_many_sparse};
 use warpkov::mdp::matrix_free::{Compiled, Representation, reachable, solve_model_on_ranks, sparse};
 use warpkov::mdp::model::Mdp;
@@ -11,6 +17,7 @@ use warpkov::runtime::comm::Local;
 use warpkov::runtime::gpu::Gpu;
 use warpkov_models::MODULES;
 use warpkov_models::models::{CostGarnet, Faulty, Forest, Garnet, Pallets};
+use warpkov_models::movement::{fit, movement, steps_and_turns};
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -341,4 +348,56 @@ fn many_sparse_models_agree_with_each() {
             assert!(close, "{device} {name}");
         }
     }
+}
+
+/// A track of `steps` steps of an animal that changes its state every 50 steps.
+fn track(steps: usize) -> (Vec<[f64; 2]>, Vec<u32>) {
+    // The generator of Park and Miller.
+    let mut seed = 7_u64;
+    let mut uniform = || {
+        seed = seed * 16_807 % 2_147_483_647;
+        seed as f64 / 2_147_483_647.0
+    };
+    let (mut points, mut states) = (vec![[0.0; 2]], Vec::new());
+    let mut heading = 0.0;
+    for step in 0..steps {
+        let state = (step / 50 % 2) as u32;
+        let length: f64 = if state == 0 { 0.5 + uniform() } else { 8.0 + 4.0 * uniform() };
+        // Sums of uniform numbers are nearly normal.
+        let spread: f64 = (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+        heading += if state == 0 { std::f64::consts::TAU * uniform() } else { 0.2 * spread };
+        let [x, y] = points[step];
+        points.push([x + length * heading.cos(), y + length * heading.sin()]);
+        states.push(state);
+    }
+    (points, states)
+}
+
+/// A code channel beside a gamma channel: training finds both states, and all devices find the same.
+#[test]
+fn movement_is_recognised_on_all_devices() {
+    let (points, states) = track(1000);
+    let sequences = steps_and_turns(&points).expect("the track is whole");
+    let model = movement([[2.0, 2.0, 0.0, 0.5], [5.0, 3.0, 0.0, 2.0]], 0.8).expect("the numbers are in range");
+    let mut logs = Vec::new();
+    for device in devices() {
+        for precision in [HmmPrecision::F64, HmmPrecision::F32] {
+            let run = fit(&model, &sequences, device, precision).expect("training succeeds");
+            let rises = run.objectives.windows(2).all(|pair| pair[1] >= pair[0] - 1e-3);
+            assert!(run.fell.is_none() && rises, "{device} {precision:?}: {:?}", run.objectives);
+            let found = alone(&run.model, &sequences, device, precision, OverPaths::Maxima, |recursions| {
+                Ok::<_, PlaceError>(recursions.viterbi()?.remove(0).states)
+            });
+            let found = found.expect("decoding succeeds");
+            let wrong = found.iter().zip(&states).filter(|(found, state)| found != state).count();
+            assert!(wrong < 10, "{device} {precision:?}: {wrong} of 1000 states differ");
+            let Emissions::Channels(channels) = run.model.emissions() else { panic!("channels") };
+            let Family::Code(turns) = &channels.list[1].family else { panic!("code") };
+            let kappa = [1, 4].map(|at| turns.parameters()[at]);
+            // Normal turns of deviation 0.2 have κ ≈ 1 / 0.2².
+            assert!(kappa[0] < 0.3 && (kappa[1] / 25.0 - 1.0).abs() < 0.2, "{device} {precision:?}: {kappa:?}");
+            logs.push(*run.objectives.last().expect("there is one"));
+        }
+    }
+    assert!(logs.iter().all(|log| (log - logs[0]).abs() <= 1e-3 * logs[0].abs()), "{logs:?}");
 }

@@ -50,21 +50,30 @@ pub fn read<T: Element>(reader: &mut (impl Read + ?Sized)) -> io::Result<Tensor<
     Ok(Tensor { shape, elements })
 }
 
-/// Reads the shape of an array, and of an array of one dimension the elements of a range, as far as it has them.
+/// Reads the shape of an array, and the elements of a range of its rows, as far as it has them; none of an array in column order.
 pub fn read_part<T: Element>(file: &mut File, range: Range<u64>) -> io::Result<(Vec<usize>, Vec<T>)> {
+    file.rewind()?;
     let mut reader = BufReader::new(&mut *file);
-    let Header { descr, shape, .. } = Header::read(&mut reader)?;
+    let Header { descr, shape, fortran, count } = Header::read(&mut reader)?;
     let begin = reader.stream_position()?;
-    let (Some(encoding), [length]) = (encoding(&descr), &shape[..]) else { return Ok((shape, Vec::new())) };
+    let (Some(encoding), [length, columns @ ..]) = (encoding(&descr), &shape[..]) else {
+        return Ok((shape, Vec::new()));
+    };
+    if fortran && !columns.is_empty() {
+        return Ok((shape, Vec::new()));
+    }
     let size = encoding.size as u64;
-    let end = begin.saturating_add(size.saturating_mul(*length as u64));
+    let end = begin.saturating_add(size.saturating_mul(count as u64));
     let found = file.metadata()?.len();
     if found < end {
-        return Err(truncated(format!("it has {} of {length} numbers", found.saturating_sub(begin) / size)));
+        return Err(truncated(format!("it has {} of {count} numbers", found.saturating_sub(begin) / size)));
     }
+    // The header's count of all elements is a number, so that these are.
+    let columns = columns.iter().product::<usize>() as u64;
     let range = range.start.min(*length as u64)..range.end.min(*length as u64);
-    file.seek(SeekFrom::Start(begin + size * range.start))?;
-    let elements = binary::elements(&mut BufReader::new(file), encoding, (range.end - range.start) as usize)?;
+    file.seek(SeekFrom::Start(begin + size * range.start * columns))?;
+    let count = (range.end - range.start) * columns;
+    let elements = binary::elements(&mut BufReader::new(file), encoding, count as usize)?;
     Ok((shape, elements))
 }
 

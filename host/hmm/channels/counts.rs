@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use warpkov_common::random::{draw, numbered, unit};
 
-use super::family::{Domain, Drawn, LEAST_WEIGHT, Parameter, Parametric, Sizes, component, is_count};
+use super::family::{Domain, Drawn, LEAST_WEIGHT, Parameter, Parametric, Sizes, component, is_count, per};
 use super::natural::ExponentialFamily;
 use super::symbols::in_proportion;
 use crate::special::log_factorial;
@@ -56,6 +56,11 @@ impl ExponentialFamily for Poisson {
 
     fn natural(&self, sizes: Sizes, state: usize) -> Vec<f64> {
         self.rates[sizes.of(state)].iter().flat_map(|rate| [-rate, rate.ln()]).collect()
+    }
+
+    fn slope(&self, sizes: Sizes, state: usize, sums: &[f64]) -> Vec<Vec<f64>> {
+        let each = self.rates[sizes.of(state)].iter().zip(sums.chunks_exact(2));
+        vec![each.map(|(rate, sums)| per(sums[1], *rate) - sums[0]).collect()]
     }
 
     fn estimate(&mut self, sizes: Sizes, state: usize, sums: &[f64], _: &[f64]) {
@@ -154,6 +159,10 @@ impl ExponentialFamily for Multinomial {
 
     fn natural(&self, sizes: Sizes, state: usize) -> Vec<f64> {
         self.probs[sizes.of(state)].iter().map(|p| p.ln()).collect()
+    }
+
+    fn slope(&self, _: Sizes, _: usize, sums: &[f64]) -> Vec<Vec<f64>> {
+        vec![sums.to_vec()]
     }
 
     fn estimate(&mut self, sizes: Sizes, state: usize, sums: &[f64], _: &[f64]) {

@@ -6,7 +6,7 @@ use warpkov_common::random::unit;
 use super::family::{Domain, Drawn, LEAST_WEIGHT, Parameter, Parametric, Sizes, component};
 use super::natural::ExponentialFamily;
 use crate::covariances::normal;
-use crate::special::inverse_log_minus_digamma;
+use crate::special::{digamma, inverse_log_minus_digamma};
 
 /// Independent numbers of at least 0: b(x) = Π λᵢ e^−λᵢxᵢ.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,6 +50,11 @@ impl ExponentialFamily for Exponential {
 
     fn natural(&self, sizes: Sizes, state: usize) -> Vec<f64> {
         self.rates[sizes.of(state)].iter().flat_map(|rate| [rate.ln(), -rate]).collect()
+    }
+
+    fn slope(&self, sizes: Sizes, state: usize, sums: &[f64]) -> Vec<Vec<f64>> {
+        let each = self.rates[sizes.of(state)].iter().zip(sums.chunks_exact(2));
+        vec![each.map(|(rate, sums)| sums[0] / rate - sums[1]).collect()]
     }
 
     /// The variance 1 / λ² has a floor.
@@ -132,6 +137,14 @@ impl ExponentialFamily for Gamma {
             [shape * rate.ln() - libm::lgamma(shape), shape - 1.0, -rate]
         };
         sizes.of(state).flat_map(of).collect()
+    }
+
+    fn slope(&self, sizes: Sizes, state: usize, sums: &[f64]) -> Vec<Vec<f64>> {
+        let each = || sizes.of(state).zip(sums.chunks_exact(3));
+        vec![
+            each().map(|(at, sums)| sums[0] * (self.rates[at].ln() - digamma(self.shapes[at])) + sums[1]).collect(),
+            each().map(|(at, sums)| sums[0] * self.shapes[at] / self.rates[at] - sums[2]).collect(),
+        ]
     }
 
     /// With the mean x̄, β is α / x̄, and α solves ln α − ψ(α) = ln x̄ − Σ γ ln x / Σ γ. The variance x̄² / α has a floor.

@@ -1,8 +1,11 @@
 //! What families of distributions have in common.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rand_chacha::ChaCha8Rng;
+
+use super::code::Law;
 
 /// The numbers that a parameter may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +93,10 @@ pub(crate) trait Estimated: Parametric {
     /// Number of sums per state.
     fn sums(&self, sizes: Sizes) -> usize;
 
+    /// ∂ Σ γ ln b(x) / ∂θ of a state for each parameter, in order, from its sums; with respect to the logarithms of distributions. `None` if
+    /// the family does not say.
+    fn slopes(&self, sizes: Sizes, state: usize, sums: &[f64]) -> Option<Vec<Vec<f64>>>;
+
     /// The M step of a state from its sums: the expected log-likelihood does not decrease. `floors` has the least variance of each
     /// component. Without observations nothing changes.
     fn maximise(&mut self, sizes: Sizes, state: usize, sums: &[f64], floors: &[f64]);
@@ -102,6 +109,28 @@ pub(crate) trait Density: Send + Sync {
 
     /// Adds an observation to the sums of a state, `gamma` times.
     fn count(&self, x: &[f64], z: &[f64], state: usize, gamma: f64, sums: &mut [f64]);
+
+    /// The densities as code that a device runs; `None` if the host computes them.
+    fn on_device(&self) -> Option<OnDevice> {
+        None
+    }
+
+    /// Writes what that code takes as x.
+    fn prepare(&self, _x: &[f64], _prepared: &mut [f64]) {}
+}
+
+/// The densities of a channel as code that a device runs.
+pub(crate) struct OnDevice {
+    pub law: Arc<dyn Law>,
+    /// θ, N × P.
+    pub parameters: Vec<f64>,
+    /// How many sums of the law come before those of the family.
+    pub skipped: usize,
+}
+
+/// A derivative `sum` / `by`; 0 without observations, whatever the parameter.
+pub fn per(sum: f64, by: f64) -> f64 {
+    if sum == 0.0 { 0.0 } else { sum / by }
 }
 
 /// A weight below which a state has no observations.

@@ -60,6 +60,22 @@ impl Estimated for Mixture {
         self.parts(sizes) * (1 + 2 * sizes.components)
     }
 
+    fn slopes(&self, sizes: Sizes, state: usize, sums: &[f64]) -> Option<Vec<Vec<f64>>> {
+        let (parts, c) = (self.parts(sizes), sizes.components);
+        let parts_of = || (state * parts..(state + 1) * parts).zip(sums.chunks_exact(1 + 2 * c));
+        let each = |slope: fn(f64, &[f64; 3]) -> f64| -> Vec<f64> {
+            let of_part = |(part, sums): (usize, &[f64])| -> Vec<f64> {
+                (0..c).map(|k| slope(self.variances[part * c + k], &[sums[0], sums[1 + k], sums[1 + c + k]])).collect()
+            };
+            parts_of().flat_map(of_part).collect()
+        };
+        Some(vec![
+            parts_of().map(|(_, sums)| sums[0]).collect(),
+            each(|variance, [_, first, _]| first / variance),
+            each(|variance, [weight, _, second]| 0.5 * (second / variance - weight) / variance),
+        ])
+    }
+
     fn maximise(&mut self, sizes: Sizes, state: usize, sums: &[f64], floors: &[f64]) {
         let (parts, c) = (self.parts(sizes), sizes.components);
         let total: f64 = sums.iter().step_by(1 + 2 * c).sum();

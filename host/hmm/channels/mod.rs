@@ -8,6 +8,7 @@
 //!
 //! Every [family](Family) has an M step from sums over the observations, weighted by γ, that never lowers the expected log-likelihood.
 
+mod code;
 mod counts;
 mod durations;
 mod family;
@@ -26,13 +27,16 @@ use warpkov_common::names::name;
 use warpkov_common::parameters::SUM_TOLERANCE;
 
 use self::family::{Estimated, Parametric};
-use crate::covariances::{cholesky, symmetrise};
+use crate::covariances::{Covariances, cholesky, symmetrise};
 
+pub use self::code::Code;
+pub(crate) use self::code::{Law, natural};
 pub use self::counts::{Multinomial, Poisson};
 pub use self::durations::{Exponential, Gamma};
-pub(crate) use self::family::Density;
+pub(crate) use self::family::{Density, OnDevice};
 pub use self::family::{Domain, Parameter, Sizes};
 pub use self::gaussian::Gaussian;
+pub(crate) use self::gaussian::normal_slopes;
 pub use self::mixture::Mixture;
 pub use self::regression::{Logistic, Regression};
 pub use self::student::StudentT;
@@ -83,9 +87,11 @@ pub enum Family {
     Regression(Regression),
     /// Logistic regression of bits.
     Logistic(Logistic),
+    /// Rust code.
+    Code(Code),
 }
 
-/// Names of the families, as in JSON.
+/// Names of the families that JSON has: all but code.
 pub const FAMILIES: [&str; 11] = [
     "categorical",
     "bernoulli",
@@ -131,12 +137,13 @@ macro_rules! by_family {
             Self::Mixture($family) => $of_family,
             Self::Regression($family) => $of_family,
             Self::Logistic($family) => $of_family,
+            Self::Code($family) => $of_family,
         }
     };
 }
 
 impl Family {
-    /// Its name.
+    /// Its name; of code, that of the type.
     #[must_use]
     pub fn name(&self) -> &'static str {
         let index = match self {
@@ -151,6 +158,7 @@ impl Family {
             Self::Mixture(_) => 8,
             Self::Regression(_) => 9,
             Self::Logistic(_) => 10,
+            Self::Code(code) => return code.name(),
         };
         FAMILIES[index]
     }
@@ -193,6 +201,12 @@ impl Family {
 pub(crate) type Observed<'x> = (Cow<'x, [f64]>, Vec<f64>);
 
 impl Channel {
+    /// Whether its family is Rust code.
+    #[must_use]
+    pub fn is_code(&self) -> bool {
+        matches!(self.family, Family::Code(_))
+    }
+
     /// The sizes in a model of `states`.
     #[must_use]
     pub fn sizes(&self, states: usize) -> Sizes {
@@ -218,6 +232,20 @@ impl Channel {
         match self.family.estimated() {
             Ok(family) => family.sums(sizes),
             Err(gaussian) => gaussian.sums(sizes),
+        }
+    }
+
+    /// ∂ Σ γ ln b(x) / ∂θ of a state for each parameter, in order, from its sums; with respect to the logarithms of distributions. `None` for
+    /// code.
+    pub(crate) fn slopes(&self, states: usize, state: usize, sums: &[f64]) -> Option<Vec<Vec<f64>>> {
+        match self.family.estimated() {
+            Ok(family) => family.slopes(self.sizes(states), state, sums),
+            Err(Gaussian { covariances, .. }) => {
+                let (Covariances::Diagonal(numbers) | Covariances::Full(numbers)) = covariances;
+                let (d, width) = (self.columns.len(), numbers.len() / states);
+                let (own, squares) = (&numbers[state * width..][..width], &sums[1 + d..]);
+                Some(normal_slopes(sums[0], &sums[1..=d], squares, own).into())
+            }
         }
     }
 
@@ -425,6 +453,12 @@ impl Channels {
             used.extend(columns.iter().chain(inputs).copied());
             if matches!(family, Family::Categorical(_)) && columns.len() > 1 {
                 return wrong(format!("channels[{at}] is categorical with {} columns, expected 1", columns.len()));
+            }
+            if let Family::Code(code) = family
+                && code.components() != columns.len()
+            {
+                let (name, expected) = (code.name(), code.components());
+                return wrong(format!("channels[{at}] is {name} with {} columns, expected {expected}", columns.len()));
             }
             self.list[at].validate(at, states)?;
         }

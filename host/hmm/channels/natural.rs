@@ -3,7 +3,11 @@
 //! Of families whose components are independent, each component has statistics of its own, such as 1 and x. They are all 0 where the
 //! component is missing, so that the component has probability 1.
 
-use super::family::{Density, Estimated, Parametric, Sizes};
+use super::code::natural;
+use super::family::{Density, Estimated, OnDevice, Parametric, Sizes};
+
+/// Statistics up to which a device computes the densities: it stores all of them for each observation.
+const ON_DEVICE: usize = 64;
 
 /// A family with these statistics.
 pub(crate) trait ExponentialFamily: Parametric + Clone + 'static {
@@ -15,6 +19,9 @@ pub(crate) trait ExponentialFamily: Parametric + Clone + 'static {
 
     /// η of a state.
     fn natural(&self, sizes: Sizes, state: usize) -> Vec<f64>;
+
+    /// As [`Estimated::slopes`], from the sums Σ γ T(x).
+    fn slope(&self, sizes: Sizes, state: usize, sums: &[f64]) -> Vec<Vec<f64>>;
 
     /// The M step of a state from its sums Σ γ T(x).
     fn estimate(&mut self, sizes: Sizes, state: usize, sums: &[f64], floors: &[f64]);
@@ -39,6 +46,20 @@ impl<E: ExponentialFamily> Density for Natural<E> {
     fn count(&self, x: &[f64], _: &[f64], _: usize, gamma: f64, sums: &mut [f64]) {
         self.family.observe(x, &mut |index, statistic| sums[index] += gamma * statistic);
     }
+
+    fn on_device(&self) -> Option<OnDevice> {
+        let (n, statistics) = (self.states, self.natural.len() / self.states);
+        let parameters = (0..n * statistics).map(|at| self.natural[at % statistics * n + at / statistics]);
+        // The law's first sum is that of γ.
+        let found = OnDevice { law: natural(statistics), parameters: parameters.collect(), skipped: 1 };
+        (statistics <= ON_DEVICE).then_some(found)
+    }
+
+    fn prepare(&self, x: &[f64], prepared: &mut [f64]) {
+        let (base, statistics) = prepared.split_at_mut(1);
+        statistics.fill(0.0);
+        base[0] = self.family.observe(x, &mut |index, statistic| statistics[index] = statistic);
+    }
 }
 
 impl<E: ExponentialFamily> Estimated for E {
@@ -54,6 +75,10 @@ impl<E: ExponentialFamily> Estimated for E {
 
     fn sums(&self, sizes: Sizes) -> usize {
         self.statistics(sizes)
+    }
+
+    fn slopes(&self, sizes: Sizes, state: usize, sums: &[f64]) -> Option<Vec<Vec<f64>>> {
+        Some(self.slope(sizes, state, sums))
     }
 
     fn maximise(&mut self, sizes: Sizes, state: usize, sums: &[f64], floors: &[f64]) {

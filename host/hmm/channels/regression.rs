@@ -128,6 +128,17 @@ impl Estimated for Regression {
         sizes.components * (q * q + q + 1)
     }
 
+    fn slopes(&self, sizes: Sizes, state: usize, sums: &[f64]) -> Option<Vec<Vec<f64>>> {
+        let q = sizes.regressors + 1;
+        let each =
+            || sizes.of(state).zip(sums.chunks_exact(q * q + q + 1)).map(|(at, sums)| (self.variances[at], sums));
+        Some(vec![
+            each().flat_map(|(v, sums)| sums[q * q + 1..][..q - 1].iter().map(move |g| g / v)).collect(),
+            each().map(|(v, sums)| sums[q * q] / v).collect(),
+            each().map(|(v, sums)| 0.5 * (sums[q * q + q] / v - sums[0]) / v).collect(),
+        ])
+    }
+
     fn maximise(&mut self, sizes: Sizes, state: usize, sums: &[f64], floors: &[f64]) {
         let q = sizes.regressors + 1;
         for (k, sums) in sums.chunks_exact(q * q + q + 1).enumerate() {
@@ -208,6 +219,12 @@ impl Estimated for Logistic {
     fn sums(&self, sizes: Sizes) -> usize {
         let q = sizes.regressors + 1;
         sizes.components * (q * q + q)
+    }
+
+    fn slopes(&self, sizes: Sizes, _: usize, sums: &[f64]) -> Option<Vec<Vec<f64>>> {
+        let q = sizes.regressors + 1;
+        let each = || sums.chunks_exact(q * q + q).map(|sums| &sums[q * q..]);
+        Some(vec![each().flat_map(|sums| sums[1..].to_vec()).collect(), each().map(|sums| sums[0]).collect()])
     }
 
     fn maximise(&mut self, sizes: Sizes, state: usize, sums: &[f64], _: &[f64]) {

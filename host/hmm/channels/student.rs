@@ -74,6 +74,21 @@ impl Estimated for StudentT {
         SUMS * sizes.components
     }
 
+    fn slopes(&self, sizes: Sizes, state: usize, sums: &[f64]) -> Option<Vec<Vec<f64>>> {
+        let each = |slope: fn([f64; 3], &[f64]) -> f64| -> Vec<f64> {
+            let own = |at: usize| [self.degrees[at], self.locations[at], self.scales[at]];
+            sizes.of(state).zip(sums.chunks_exact(SUMS)).map(|(at, sums)| slope(own(at), sums)).collect()
+        };
+        Some(vec![
+            each(|[degrees, ..], sums| {
+                let half = 0.5 * degrees;
+                0.5 * (sums[0] * (half.ln() + 1.0 - digamma(half)) + sums[4] - sums[1])
+            }),
+            each(|[.., scale], sums| sums[2] / (scale * scale)),
+            each(|[.., scale], sums| (sums[3] / (scale * scale) - sums[0]) / scale),
+        ])
+    }
+
     fn maximise(&mut self, sizes: Sizes, state: usize, sums: &[f64], floors: &[f64]) {
         for ((at, sums), floor) in sizes.of(state).zip(sums.chunks_exact(SUMS)).zip(floors) {
             let [weight, u, first, second, log] = *sums else { continue };

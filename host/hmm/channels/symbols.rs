@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use warpkov_common::random::{draw, numbered, unit};
 
-use super::family::{Domain, Drawn, LEAST_WEIGHT, Parameter, Parametric, Sizes, bit, component, is_count};
+use super::family::{Domain, Drawn, LEAST_WEIGHT, Parameter, Parametric, Sizes, bit, component, is_count, per};
 use super::natural::ExponentialFamily;
 
 /// One of V symbols, numbered from 0: b(x) = pₓ.
@@ -47,6 +47,10 @@ impl ExponentialFamily for Categorical {
     fn natural(&self, sizes: Sizes, state: usize) -> Vec<f64> {
         let v = self.statistics(sizes);
         self.probs[state * v..][..v].iter().map(|p| p.ln()).collect()
+    }
+
+    fn slope(&self, _: Sizes, _: usize, sums: &[f64]) -> Vec<Vec<f64>> {
+        vec![sums.to_vec()]
     }
 
     fn estimate(&mut self, sizes: Sizes, state: usize, sums: &[f64], _: &[f64]) {
@@ -104,6 +108,11 @@ impl ExponentialFamily for Bernoulli {
     fn natural(&self, sizes: Sizes, state: usize) -> Vec<f64> {
         let probs = &self.probs[sizes.of(state)];
         probs.iter().flat_map(|p| [(-p).ln_1p(), p.ln()]).collect()
+    }
+
+    fn slope(&self, sizes: Sizes, state: usize, sums: &[f64]) -> Vec<Vec<f64>> {
+        let each = self.probs[sizes.of(state)].iter().zip(sums.chunks_exact(2));
+        vec![each.map(|(p, sums)| per(sums[1], *p) - per(sums[0], 1.0 - p)).collect()]
     }
 
     fn estimate(&mut self, sizes: Sizes, state: usize, sums: &[f64], _: &[f64]) {

@@ -10,9 +10,11 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
+use super::channels::Channel;
 use super::model::{Emissions, Hmm, HmmParts};
 use warpkov_common::choice::file_format;
 use warpkov_common::io::input::{Input, SNIFFED, plain_name};
+use warpkov_common::io::lines::no_place;
 use warpkov_common::io::output::atomic_write;
 use warpkov_common::io::{BUFFER, invalid, of_extension};
 
@@ -94,12 +96,16 @@ fn validated(model: HmmParts, file: String) -> Result<Hmm, Error> {
     model.validated().map_err(invalid(file))
 }
 
+/// Why no format holds some models.
+const NO_CODE: &str = "no format has a place for emissions as Rust code";
+
 /// Checks that a format can represent a model.
 ///
 /// # Errors
 /// If it cannot, with the missing feature.
 pub fn holds(format: Format, model: &Hmm) -> Result<(), &'static str> {
     match (format, model.emissions(), model.end()) {
+        (_, Emissions::Channels(channels), _) if channels.list.iter().any(Channel::is_code) => Err(NO_CODE),
         (Format::Umdhmm, Emissions::Gaussian { .. } | Emissions::Channels(_), _) | (Format::Umdhmm, _, Some(_)) => {
             Err(umdhmm::NO_PLACE)
         }
@@ -122,6 +128,7 @@ pub fn write(path: &Path, format: Format, model: &Hmm) -> Result<(), Error> {
 /// # Errors
 /// Those of `writer`, and if the format cannot represent the model.
 pub fn write_to(writer: impl Write, format: Format, model: &Hmm) -> io::Result<()> {
+    holds(format, model).map_err(|why| no_place(why.to_owned()))?;
     let mut out = BufWriter::with_capacity(BUFFER, writer);
     match format {
         Format::Json => json::write(&mut out, model)?,

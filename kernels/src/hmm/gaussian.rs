@@ -151,15 +151,29 @@ pub fn densities<T: Real>(
     log_table: GlobalMut<T>,
     shift: GlobalMut<f64>,
 ) {
-    let all = warpkov_device::shared_array!(density_largest: f64; 1);
     let (row, model) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize);
-    let n = gaussians.stride as usize;
-    let place = model * thread::grid_dim_x() as usize + row;
     let densities = Densities::new(gaussians, x);
     let state = if known > 0 { state.get(row) } else { ANY_STATE };
-    let of = |j: usize| {
-        if state == ANY_STATE || state as usize == j { densities.log(model, row, j) } else { f64::NEG_INFINITY }
-    };
+    let log = |j: usize| densities.log(model, row, j);
+    write_row(gaussians.stride as usize, state, log, table, log_table, shift);
+}
+
+/// Writes the densities of the block's row, as [`densities`] does, from their logarithms in each state.
+///
+/// *Takes part*: every thread of the block. *Shared memory*: 33 words, static. *Barriers*: three.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub(super) fn write_row<T: Real>(
+    n: usize,
+    state: u32,
+    log: impl Fn(usize) -> f64,
+    table: GlobalMut<T>,
+    log_table: GlobalMut<T>,
+    shift: GlobalMut<f64>,
+) {
+    let all = warpkov_device::shared_array!(density_largest: f64; 1);
+    let place = thread::block_idx_y() as usize * thread::grid_dim_x() as usize + thread::block_idx_x() as usize;
+    let of = |j: usize| if state == ANY_STATE || state as usize == j { log(j) } else { f64::NEG_INFINITY };
     let mut largest = f64::NEG_INFINITY;
     let mut j = thread::thread_idx_x() as usize;
     while j < n {

@@ -56,6 +56,7 @@
 //! | [`scan`] | ≤ 64 | few long sequences: a parallel scan over chunks, by products of matrices |
 //! | [`counts`] | any | Σ ξ as one product over all rows, and sums over rows |
 //! | [`gaussian`] | any | densities and moments of normal emissions |
+//! | [`emission`] | any | densities and sums of emissions as Rust code |
 //! | [`maximise`] | any | the M step: the model that maximises the likelihood of the counts |
 //! | [`wide`] | ≤ 1024 | recomputes sequences in doubt |
 //! | [`slices`] | any | the forward recursion in its parts, a kernel each: a method to compare with |
@@ -97,6 +98,7 @@ macro_rules! each {
 
 pub mod backward;
 pub mod counts;
+pub mod emission;
 pub mod forward;
 pub mod gaussian;
 pub mod maximise;
@@ -108,6 +110,7 @@ pub mod trace;
 pub mod viterbi;
 pub mod wide;
 
+pub use emission::Emission;
 use warpkov_device::device::{Global, GlobalMut, Real, Word, math, warp};
 
 /// States per tile of a warp kernel: it has 8·`TILES` states.

@@ -18,6 +18,7 @@ from ._files import generate, load, save
 from ._filter import Filter
 from ._gaussian import GaussianHMM
 from ._monitor import ConvergenceMonitor
+from ._partition import log_partition
 from ._select import Candidate, Selection, select
 from ._variational import VariationalCategoricalHMM, VariationalGaussianHMM
 
@@ -36,6 +37,7 @@ __all__ = [
     "VariationalGaussianHMM",
     "generate",
     "load",
+    "log_partition",
     "save",
     "select",
 ]

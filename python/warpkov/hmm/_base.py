@@ -176,6 +176,7 @@ class BaseHMM:
             raise ValueError(f"by is '{by}', expected 'baum-welch' or 'viterbi'")
         if not isinstance(restarts, (int, np.integer)) or restarts < 0:
             raise ValueError(f"restarts is {restarts}, expected an integer of at least 0")
+        self.__dict__.pop("_learnt", None)
         sequences, array = self._sequences(X, lengths)
         random = _generator(self.random_state)
         self._start(array, random)
@@ -206,6 +207,38 @@ class BaseHMM:
             why = {"iterations": f"after {self.n_iter} iterations", "fell": "because of rounding errors"}[status]
             warnings.warn(f"training has stopped {why}", ConvergenceWarning, stacklevel=2)
         return self
+
+    def partial_fit(self: Model, X: Any, lengths: Any = None) -> Model:
+        """Learn from a batch of sequences, by stochastic EM: for data that does not fit in memory, or that arrives over time.
+
+        The mean expected counts of an observation are averaged with those of the batches before, with steps
+        (k + 1) ** -0.7 in batch k, from 0. The first call initialises the parameters as `fit` does; `fit` begins anew. For
+        symbols and vectors. `n_iter` and `tol` have no effect; `monitor_.history` has ln P of each batch under the
+        parameters before it.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`, at least one whole sequence.
+        """
+        sequences, array = self._sequences(X, lengths)
+        learnt: Any = self.__dict__.get("_learnt")
+        if learnt is None:
+            self._start(array, _generator(self.random_state))
+            none = dict.fromkeys(("states", "weights", "ties", "observe"))
+            training = {"by": "baum-welch", "iterations": 0, "tolerance": 0.0, **none, **self._objective()}
+            learnt = _warpkov.HmmStochastic(self._starting(), training, self._place())
+            self.n_features_in_ = array.shape[1]
+            self.monitor_ = ConvergenceMonitor(self.tol, self.n_iter, self.verbose)
+            self.monitor_._begin()
+        log_prob, found = learnt.learn(sequences, self._place())
+        self._learnt = learnt
+        self._update({name: np.asarray(numbers) for name, numbers in found.items()})
+        self.monitor_.history.append(log_prob)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_learnt"}
 
     def filter(
         self, X: Any, lengths: Any = None, on_error: OnError = "stop", *, lag: int = 0, ahead: int = 0
@@ -373,6 +406,27 @@ class BaseHMM:
         sequences, _ = self._observed(X, lengths)
         time, visits = _warpkov.hmm_occupancy(self._parts(), sequences)
         return np.asarray(time).reshape(-1, self.n_components), np.asarray(visits).reshape(-1, self.n_components)
+
+    def gradient(self, X: Any, lengths: Any = None) -> list[dict[str, Any]]:
+        """Return the derivatives of ln P(O) with respect to all parameters, which count as free numbers.
+
+        Returns
+        -------
+        list of dict
+            "name" of the parameter: "startprob", "transmat", and those of the emissions as in the JSON of models; "channel",
+            the index of its channel, or None; "logarithmic", whether the derivative is one with respect to the logarithms,
+            as that of each distribution is; and "derivative", an array with a row for each state, or a number. The covariances
+            of all types are "diag" or "full", one for each state.
+        """
+        sequences, _ = self._observed(X, lengths)
+        start, transitions, emissions = _warpkov.hmm_gradient(self._parts(), sequences, self._place())
+        n = self.n_components
+        found = [(None, "startprob", True, start), (None, "transmat", True, transitions), *emissions]
+        rows = [(channel, name, log, np.asarray(numbers).reshape(n, -1)) for channel, name, log, numbers in found]
+        return [
+            {"name": name, "channel": channel, "logarithmic": log, "derivative": row[:, 0] if row.shape[1] == 1 else row}
+            for channel, name, log, row in rows
+        ]
 
     def score_windows(self, X: Any, window: int, step: int = 1, lengths: Any = None) -> np.ndarray:
         """Return ln P of each window of `window` observations, as a sequence of its own that starts with `startprob_`.

@@ -37,6 +37,10 @@ class _Variational(BaseHMM):
     def _initialise_emissions(self, X: np.ndarray, random: np.random.Generator) -> None:
         raise NotImplementedError
 
+    def partial_fit(self, X: Any, lengths: Any = None) -> Any:
+        """Not for these models: raises ValueError."""
+        raise ValueError(f"{type(self).__name__} learns from all sequences at once: call fit")
+
     @staticmethod
     def _dirichlet(prior: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
         """Parameters of Dirichlet distributions; 1 over their number by default."""

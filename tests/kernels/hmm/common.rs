@@ -95,6 +95,7 @@ pub fn agree<T: Precise>(got: &Said, expected: &Said, model: &Hmm, sequences: &S
             close("sums", sums, of_sums, 10.0 * all, all)?;
             close("squares", squares, of_squares, 100.0 * all, all)
         }
+        (Statistics::Channels(got), Statistics::Channels(expected)) => close("sums", got, expected, 10.0 * all, all),
         other => Err(format!("statistics of two kinds: {other:?}").into()),
     }
 }

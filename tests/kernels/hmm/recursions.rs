@@ -2,10 +2,11 @@
 
 use warpkov::hmm::backend::NO_STATE;
 use warpkov::hmm::backends::device::{Batch, Limits};
+use warpkov::hmm::channels::{Channel, Channels, Family, Gamma, Poisson, StudentT};
 use warpkov::hmm::generate::{Kind, Uniform};
 use warpkov::hmm::model::{Emissions, HmmParts, Names};
 use warpkov::hmm::sample::sample;
-use warpkov::hmm::sequences::{Observations, Sequences};
+use warpkov::hmm::sequences::{Observations, Sequences, offsets};
 use warpkov::runtime::Precise;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::lessons::wide_tensor_product;
@@ -32,6 +33,8 @@ pub fn add(suite: &mut Suite) {
     suite.add("hmm_ties::f64", ties::<f64>);
     suite.add("hmm_gaussian::f32", gaussian::<f32>);
     suite.add("hmm_gaussian::f64", gaussian::<f64>);
+    suite.add("hmm_channels::f32", channels::<f32>);
+    suite.add("hmm_channels::f64", channels::<f64>);
     suite.add("hmm_plain_tf32", plain_tf32);
     suite.add("mma_f64", tensor_core);
 }
@@ -215,4 +218,49 @@ pub fn tensor_core(device: &AnyDevice, _: usize) -> Outcome {
     }
     let element = |at: usize| c[at] + (0..8).map(|k| a[at / 8 * 8 + k] * b[8 * k + at % 8]).sum::<f64>();
     same("A·B + C", &device.to_vec(&d)?, &(0..128).map(element).collect::<Vec<_>>())
+}
+
+/// Channels of exponential families, whose densities and sums are those of kernels; and with Student's t distributions beside them, those
+/// of the host. Components and whole rows are missing, and some states are known.
+fn channels<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
+    let mut random = Random::new(19);
+    for (n, beside) in [(1, false), (5, false), (20, true), (40, false)] {
+        let mut positive = |count: usize| -> Vec<f64> { (0..n * count).map(|_| 0.2 + 3.0 * random.unit()).collect() };
+        let mut list = vec![
+            Channel { columns: vec![0, 1], family: Family::Poisson(Poisson { rates: positive(2) }) },
+            Channel { columns: vec![2], family: Family::Gamma(Gamma { shapes: positive(1), rates: positive(1) }) },
+        ];
+        if beside {
+            let (degrees, locations, scales) = (positive(1), positive(1), positive(1));
+            list.push(Channel { columns: vec![3], family: Family::StudentT(StudentT { degrees, locations, scales }) });
+        }
+        let dimensions = if beside { 4 } else { 3 };
+        let emissions = Emissions::Channels(Channels { dimensions, names: Vec::new(), list });
+        let models = [false, true].map(|ends| {
+            let parts = random.hmm(n, 2, ends).into_parts();
+            HmmParts { emissions: emissions.clone(), ..parts }.validated().unwrap()
+        });
+        let lengths: &[usize] = if n < 33 { &[7, 1, 4] } else { &[3, 1] };
+        let rows = lengths.iter().sum::<usize>();
+        let mut values = Vec::new();
+        for _ in 0..rows {
+            let counts = [0; 2].map(|_| (5.0 * random.unit()).floor());
+            let row = [counts[0], counts[1], 0.01 + 3.0 * random.unit(), 5.0 * random.unit()];
+            let lost = random.unit();
+            let kept = |column: usize| lost > 0.2 || (lost > 0.05 && column != 1);
+            values.extend((0..dimensions as usize).map(|column| if kept(column) { row[column] } else { f64::NAN }));
+        }
+        let states = (0..rows).map(|_| if random.unit() < 0.2 { n as u32 / 2 } else { NO_STATE });
+        let states = states.collect::<Vec<_>>();
+        let observations = Observations::Vectors { dimensions, values };
+        let sequences = Sequences::with_missing(offsets(lengths.iter().copied()), observations)?;
+        for sequences in [sequences.clone(), sequences.with_states(states)?] {
+            let all = on::<T>(device, &models, &sequences)?;
+            for ((got, expected), model) in all.iter().zip(on_cpu(&models, &sequences)).zip(&models) {
+                agree::<T>(got, &expected, model, &sequences)
+                    .map_err(|error| format!("N = {n}: {}", error.message().unwrap_or_default()))?;
+            }
+        }
+    }
+    Ok(())
 }

@@ -137,6 +137,12 @@ pub enum CudaError {
         /// The baseline of the device code.
         sm: u32,
     },
+    /// Two crates have a kernel of the same name.
+    #[error("two crates have a kernel `{entry}`, expected different names")]
+    KernelTwice {
+        /// The entry point.
+        entry: String,
+    },
     /// The shape of a launch exceeds the GPU's limits, or its arguments do not match the device code.
     #[error("kernel `{entry}` cannot be launched: {why}")]
     BadLaunch {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::backends::cpu::densities::{Completion, Densities};
-use crate::channels::{Channel, Channels, Density, Gaussian, Unsupported};
+use crate::channels::{Channel, Channels, Density, Gaussian, OnDevice, Unsupported};
 use crate::covariances::Covariances;
 use crate::sequences::Sequences;
 
@@ -79,6 +79,22 @@ impl ChannelDensities {
         let mut logs = vec![0.0; self.states];
         self.logs(rows, &mut logs);
         logs[state]
+    }
+
+    /// The densities of each channel as code, and the place of its sums; `None` if the host computes those of any.
+    pub fn on_device(&self) -> Option<Vec<(OnDevice, Range<usize>)>> {
+        let of =
+            |(_, density, sums): &(Channel, Box<dyn Density>, Range<usize>)| Some((density.on_device()?, sums.clone()));
+        self.channels.iter().map(of).collect()
+    }
+
+    /// Writes what the code of channel `at` takes as the last of some rows.
+    pub fn prepare(&self, at: usize, rows: &[f64], prepared: &mut [f64]) {
+        let (channel, density, _) = &self.channels[at];
+        match channel.observe(rows, self.dimensions) {
+            Some((x, _)) => density.prepare(&x, prepared),
+            None => prepared.fill(f64::NAN),
+        }
     }
 
     /// Number of sums per state: Σγ, and those of each channel.

@@ -425,9 +425,8 @@ impl<'d, T: Precise> Batch<'d, T> {
                 return Ok(());
             }
             let Work { trellis, counts, .. } = work;
-            if let Some(gaussians) = set.gaussians.as_ref().filter(|gaussians| gaussians.channels.is_some()) {
-                let (packed, gamma) = ((launch.packing, sequences), trellis.gamma.get());
-                gaussians.count_channels(device, packed, stride, back, gamma, &mut channel_sums)?;
+            if let Some(channels) = set.gaussians.as_ref().and_then(|gaussians| gaussians.channels.as_ref()) {
+                channels.count(device, (launch.packing, sequences), back, trellis.gamma.get(), &mut channel_sums)?;
             } else if let Some(gaussians) = &set.gaussians {
                 let gamma = trellis.gamma.get();
                 let rest = gaussians.complete(device, &set.hosts, stride, back, partial, gamma, &mut completed)?;

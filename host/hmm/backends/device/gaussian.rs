@@ -14,8 +14,8 @@ use warpkov_kernels::hmm::gaussian::{GaussiansArgs, THREADS, densities, moments,
 use warpkov_kernels::hmm::model::Split;
 
 use crate::backend::Statistics;
-use crate::backends::cpu::{ChannelDensities, Completion, Densities, is_partial, restrict};
-use crate::backends::device::channels;
+use crate::backends::cpu::{Completion, Densities, is_partial, restrict};
+use crate::backends::device::channels::{DeviceChannels, Rows, write_row};
 use crate::backends::device::launch::Launch;
 use crate::backends::device::packing::Packing;
 use crate::backends::device::variant::Back;
@@ -76,8 +76,8 @@ pub struct Gaussians {
     mean: AnyBuffer<f64>,
     inverse: AnyBuffer<f64>,
     constant: AnyBuffer<f64>,
-    /// The densities of each model, if it has channels; the buffers before are then empty.
-    pub channels: Option<Vec<ChannelDensities>>,
+    /// The densities of channels; the buffers before are then empty.
+    pub channels: Option<DeviceChannels>,
     /// Logarithm of the scale that divides the densities of each row.
     shift: AnyBuffer<f64>,
     /// Sum of `shift` over each sequence.
@@ -119,9 +119,9 @@ impl Gaussians {
         states: &AnyBuffer<u32>,
         partial: &[Partial],
     ) -> Result<Option<(Self, Tables<T>)>, DeviceError> {
-        if let Some(densities) = channels::prepared(models).filter(|densities| !densities.is_empty()) {
-            let states = models[0].start().len();
-            return Self::of_channels(device, densities, states, stride, (packing, sequences), lengths, base).map(Some);
+        let packed = (packing, sequences);
+        if let Some(channels) = DeviceChannels::new(device, models, stride, packed)? {
+            return Self::of_channels(device, channels, packed, models.len(), lengths, base, states).map(Some);
         }
         let Some(Emissions::Gaussian { dimensions, covariances, .. }) = models.first().map(|model| model.emissions())
         else {
@@ -197,30 +197,29 @@ impl Gaussians {
         Ok(Some((this, tables)))
     }
 
-    /// Uploads tables of the densities of channels.
+    /// Computes the tables of channels.
     fn of_channels<T: Precise>(
         device: &AnyDevice,
-        densities: Vec<ChannelDensities>,
-        states: usize,
-        stride: usize,
-        (packing, sequences): (&Packing, &Sequences),
+        channels: DeviceChannels,
+        packed: (&Packing, &Sequences),
+        count: usize,
         lengths: &AnyBuffer<u32>,
         base: &AnyBuffer<u32>,
+        states: &AnyBuffer<u32>,
     ) -> Result<(Self, Tables<T>), DeviceError> {
-        let (probs, logs, shifts) = channels::tables::<T>(&densities, states, stride, packing, sequences);
-        let count = densities.len();
+        let Rows { table, log_table, shift } = channels.tables::<T>(device, packed, states)?;
         let mut this = Self {
             dimensions: 0,
             full: false,
             mean: device.zeros(0)?,
             inverse: device.zeros(0)?,
             constant: device.zeros(0)?,
-            channels: Some(densities),
-            shift: device.upload(&shifts)?,
-            shifts: device.zeros(count * packing.lengths.len())?,
+            channels: Some(channels),
+            shift,
+            shifts: device.zeros(count * packed.0.lengths.len())?,
         };
-        this.sum_shifts(device, count, packing, lengths, base)?;
-        Ok((this, Tables { table: device.upload(&probs)?, log_table: device.upload(&logs)? }))
+        this.sum_shifts(device, count, packed.0, lengths, base)?;
+        Ok((this, Tables { table, log_table }))
     }
 
     /// Launches the sums of the shifts of each sequence under `count` models.
@@ -235,24 +234,6 @@ impl Gaussians {
         let shape = Shape::new(Dim3 { x: packing.lengths.len() as u32, y: count as u32, z: 1 }, 32);
         // SAFETY: `shift` has an element for each model and row of the packing, `shifts` one for each model and sequence.
         unsafe { sum_shifts(device, shape, packing.rows(), lengths, base, &self.shift, &mut self.shifts) }
-    }
-
-    /// Adds the posteriors of a window to the sums of each model of channels, in rows of `stride` posteriors.
-    pub fn count_channels<T: Precise>(
-        &self,
-        device: &AnyDevice,
-        packed: (&Packing, &Sequences),
-        stride: usize,
-        Back { window, capacity, .. }: &Back<'_>,
-        gamma: &AnyBuffer<T>,
-        sums: &mut [Vec<f64>],
-    ) -> Result<(), DeviceError> {
-        let all = device.to_vec(gamma)?;
-        let each = self.channels.iter().flatten().zip(all.chunks_exact(*capacity as usize * stride)).zip(sums);
-        for ((densities, gamma), sums) in each {
-            channels::count(densities, packed, window.rows.clone(), gamma, stride, sums);
-        }
-        Ok(())
     }
 
     /// Replaces the rows of vectors with missing components by their marginal densities.
@@ -285,7 +266,7 @@ impl Gaussians {
             for (Partial { row, .. }, found) in partial.iter().zip(found) {
                 let at = k * rows + *row as usize;
                 let row = at * stride..(at + 1) * stride;
-                shifts[at] = channels::write_row(&found, &mut probs[row.clone()], &mut logs[row]);
+                shifts[at] = write_row(&found, &mut probs[row.clone()], &mut logs[row]);
             }
         }
         device.write(table, &probs)?;

@@ -1,5 +1,6 @@
 //! File formats of sequences. A file is read for a model, which supplies symbol names and the kind of observations.
 
+mod batches;
 mod csv;
 mod fasta;
 mod lines;
@@ -14,6 +15,7 @@ use std::collections::HashMap;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+pub use self::batches::Batches;
 pub use self::csv::{Header, Table, field};
 pub use self::lines::word;
 pub use self::missing::Missing;

@@ -37,18 +37,7 @@ pub fn read(bytes: &[u8], file: &str, lengths: Option<(&[u8], &str)>, alphabet: 
     let lengths = match lengths {
         None => vec![steps],
         Some((bytes, lengths)) => {
-            let numbers: Vec<u64> = match npy::is_float(bytes) {
-                false => columns(bytes, 1).map_err(of_file(lengths.to_owned()))?,
-                true => {
-                    let numbers: Vec<f64> = columns(bytes, 1).map_err(of_file(lengths.to_owned()))?;
-                    let length = |(at, &number): (usize, &f64)| match number.fract() == 0.0 && number >= 0.0 {
-                        true => Ok(number as u64),
-                        false => Err(invalid(format!("[{at}] is {number}, expected a whole number"))),
-                    };
-                    let numbers = numbers.iter().enumerate().map(length).collect::<io::Result<_>>();
-                    numbers.map_err(of_file(lengths.to_owned()))?
-                }
-            };
+            let numbers = lengths_of(bytes).map_err(of_file(lengths.to_owned()))?;
             let total = numbers.iter().try_fold(0u64, |total, &length| total.checked_add(length));
             if total != Some(steps as u64) {
                 let total = total.map_or_else(|| "more than 2⁶⁴".to_owned(), |total| total.to_string());
@@ -63,8 +52,21 @@ pub fn read(bytes: &[u8], file: &str, lengths: Option<(&[u8], &str)>, alphabet: 
     Ok(read)
 }
 
+/// Reads the lengths of sequences.
+pub fn lengths_of(bytes: &[u8]) -> io::Result<Vec<u64>> {
+    if !npy::is_float(bytes) {
+        return columns(bytes, 1);
+    }
+    let numbers: Vec<f64> = columns(bytes, 1)?;
+    let length = |(at, &number): (usize, &f64)| match number.fract() == 0.0 && number >= 0.0 {
+        true => Ok(number as u64),
+        false => Err(invalid(format!("[{at}] is {number}, expected a whole number"))),
+    };
+    numbers.iter().enumerate().map(length).collect()
+}
+
 /// The symbol with a floating-point number; NaN is missing.
-fn symbol(at: usize, number: f64, missing: Missing) -> io::Result<u32> {
+pub fn symbol(at: usize, number: f64, missing: Missing) -> io::Result<u32> {
     if number.is_nan() && missing != Missing::Refuse {
         return Ok(MISSING);
     }

@@ -5,15 +5,18 @@ mod channels;
 mod classes;
 mod durations;
 mod formats;
+mod gradient;
 mod hmmlearn;
 mod known;
 mod lacking;
 mod logarithms;
 mod missing;
 mod paths;
+mod potentials;
 mod random;
 mod reference;
 mod slices;
+mod stochastic;
 mod training;
 mod variational;
 

@@ -196,6 +196,17 @@ impl Program {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).code
     }
 
+    /// Whether a baseline has a kernel with this entry point.
+    pub(super) fn has(&self, entry: &str) -> bool {
+        self.modules.baselines.iter().any(|baseline| baseline.entry(entry).is_ok())
+    }
+
+    /// A kernel that another program has, too.
+    pub(super) fn shared_with(&self, other: &Self) -> Option<&'static str> {
+        let entries = other.modules.baselines.iter().flat_map(|baseline| baseline.entries);
+        entries.map(|entry| entry.name).find(|name| self.has(name))
+    }
+
     /// The kernel with this entry point, loaded if necessary.
     pub(super) fn function(&self, context: &PrimaryContext, entry: &str) -> Result<Arc<Function>, CudaError> {
         let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);

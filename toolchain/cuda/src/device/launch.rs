@@ -90,7 +90,9 @@ impl Core {
         }
         // Loading a kernel may wait for the GPU.
         self.settle()?;
-        let function = self.program.function(&self.context, entry)?;
+        let added = self.added.borrow();
+        let program = added.iter().find(|program| program.has(entry)).unwrap_or(&self.program);
+        let function = program.function(&self.context, entry)?;
         self.functions.borrow_mut().insert(entry, Arc::clone(&function));
         Ok(function)
     }

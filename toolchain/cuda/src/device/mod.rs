@@ -99,6 +99,8 @@ struct Core {
     copy_stream: Stream,
     context: Arc<PrimaryContext>,
     program: Arc<Program>,
+    /// The programs of [`Gpu::add`].
+    added: RefCell<Vec<Arc<Program>>>,
     limits: Limits,
     /// The baseline of the device code in use: 90 for `sm_90`.
     baseline: u32,
@@ -157,10 +159,41 @@ impl Gpu {
             copy_stream,
             context,
             program,
+            added: RefCell::default(),
             limits,
             baseline,
         };
         Ok(Self { core: Rc::new(core) })
+    }
+
+    /// Adds the kernels of another crate to those that this GPU launches. Kernels that it has already are not added again.
+    ///
+    /// # Errors
+    /// [`CudaError::KernelTwice`] if both have a kernel of the same name; there is no device code for this GPU; or a driver call fails.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use warpkov_cuda::*;
+    /// # static MODULES: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+    /// # static MORE: Modules = Modules { compiler: Err("an example"), assembler: None, baselines: &[] };
+    /// let gpu = Gpu::open(0, &MODULES)?;
+    /// gpu.add(&MORE)?;
+    /// # Ok::<(), CudaError>(())
+    /// ```
+    pub fn add(&self, modules: &'static Modules) -> Result<(), CudaError> {
+        let Core { context, program, added, .. } = &*self.core;
+        let (_, program_of_modules) = PrimaryContext::open(context.ordinal, modules)?;
+        let mut added = added.borrow_mut();
+        if Arc::ptr_eq(program, &program_of_modules)
+            || added.iter().any(|known| Arc::ptr_eq(known, &program_of_modules))
+        {
+            return Ok(());
+        }
+        if let Some(entry) = added.iter().chain([program]).find_map(|known| known.shared_with(&program_of_modules)) {
+            return Err(CudaError::KernelTwice { entry: entry.to_owned() });
+        }
+        added.push(program_of_modules);
+        Ok(())
     }
 
     /// Initialises the driver and creates the context of GPU `ordinal` on a background thread; this takes about 0.3 s.

@@ -1,5 +1,6 @@
 //! Models of channels, against formulas that are written here once more.
 
+mod code;
 mod densities;
 mod recursions;
 mod refused;
@@ -7,13 +8,14 @@ mod training;
 
 use warpkov_hmm::backends::cpu::Exact;
 use warpkov_hmm::channels::{
-    Bernoulli, Categorical, Channel, Channels, Exponential, Family, Gamma, Gaussian, Logistic, Mixture, Multinomial,
-    Poisson, Regression, StudentT,
+    Bernoulli, Categorical, Channel, Channels, Code, Exponential, Family, Gamma, Gaussian, Logistic, Mixture,
+    Multinomial, Poisson, Regression, StudentT,
 };
 use warpkov_hmm::covariances::Covariances;
 use warpkov_hmm::model::{Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::sequences::{Observations, Sequences, offsets};
 
+use self::code::Rayleigh;
 use crate::random::Random;
 
 /// A model of channels with columns 0, 1, … in order, inputs behind them.
@@ -62,8 +64,8 @@ fn distribution(random: &mut Random, len: usize) -> Vec<f64> {
     numbers.iter().map(|x| x / sum).collect()
 }
 
-/// The names of all families, with autoregression behind them.
-pub const ALL: [&str; 12] = [
+/// The names of all families, with autoregression and code behind them.
+pub const ALL: [&str; 13] = [
     "categorical",
     "bernoulli",
     "poisson",
@@ -76,6 +78,7 @@ pub const ALL: [&str; 12] = [
     "regression",
     "logistic",
     "autoregression",
+    "Rayleigh",
 ];
 
 /// A random channel of a family, with columns from `first` on, the last of them inputs; and their number.
@@ -132,6 +135,7 @@ pub fn drawn(random: &mut Random, name: &str, n: usize, first: u32) -> (Channel,
             let inputs = vec![first + 1, first + 2];
             (Family::Logistic(Logistic { inputs, coefficients, intercepts: two[..n].to_vec() }), 1, 2)
         }
+        "Rayleigh" => (Family::Code(Code::new(Rayleigh { components: 2 }, None, rates)), 2, 0),
         _ => {
             // Two components of one lag.
             (
@@ -259,6 +263,12 @@ pub fn reference(channel: &Channel, n: usize, state: usize, now: &[f64], before:
             let odds = psi.exp();
             if x[0] == 1.0 { (odds / (1.0 + odds)).ln() } else { (1.0 / (1.0 + odds)).ln() }
         }
+        Family::Code(code) => seen()
+            .map(|(k, x)| {
+                let square = of_state(code.parameters(), n, state)[k];
+                (x / square).ln() - 0.5 * x * x / square
+            })
+            .sum(),
     }
 }
 

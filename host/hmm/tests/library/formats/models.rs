@@ -117,12 +117,12 @@ fn invalid_models_are_reported() {
     assert!(io::read(&path, None).unwrap_err().to_string().starts_with(&format!("{}: ", path.display())));
 }
 
-/// Channels of all families, with names of columns, and numbers in place of arrays of one number.
+/// Channels of all families but code, with names of columns, and numbers in place of arrays of one number.
 #[test]
 fn channels_are_read_back_bit_for_bit() {
     for seed in 0..5 {
         for named in [false, true] {
-            let (model, _) = case(seed, 3, &ALL, &[1]);
+            let (model, _) = case(seed, 3, &ALL[..12], &[1]);
             let mut parts = model.into_parts();
             if let (true, Emissions::Channels(channels)) = (named, &mut parts.emissions) {
                 channels.names = (0..channels.dimensions).map(|column| format!("column {column}")).collect();

@@ -1,10 +1,11 @@
 //! Files of sequences: lines, tables, FASTA and arrays.
 
 use std::fs;
+use std::path::Path;
 
 use warpkov_common::choice::FileFormat;
 use warpkov_hmm::generate::{Kind, Uniform};
-use warpkov_hmm::io::sequences::{self, Header, Missing, ReadOptions, Records, Table};
+use warpkov_hmm::io::sequences::{self, Batches, Format, Header, Missing, ReadOptions, Records, Table};
 use warpkov_hmm::model::{Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{Observations, Sequences};
@@ -422,4 +423,94 @@ fn named_columns_are_found() {
         error.ends_with("sequence 1, position 2, column rain: found 0.5, expected a count, an integer of at least 0"),
         "{error}"
     );
+}
+
+/// The sequences and the names of all batches of a file.
+fn in_batches(
+    path: &Path,
+    options: &ReadOptions,
+    model: &Hmm,
+    most: usize,
+) -> Result<(Sequences, Vec<String>), String> {
+    let mut batches = Batches::open(path, options, model).map_err(|error| error.to_string())?;
+    let (mut offsets, mut all, mut names) = (vec![0], Observations::Symbols(Vec::new()), Vec::new());
+    while let Some(records) = batches.next(most).map_err(|error| error.to_string())? {
+        assert!((1..=most).contains(&records.sequences.len()));
+        let before = offsets[offsets.len() - 1];
+        offsets.extend(records.sequences.offsets()[1..].iter().map(|offset| before + offset));
+        names.extend(records.names);
+        match (&mut all, records.sequences.observations()) {
+            (Observations::Symbols(all), Observations::Symbols(own)) => all.extend(own),
+            (Observations::Vectors { values: all, .. }, Observations::Vectors { values, .. }) => all.extend(values),
+            (all, own) => *all = own.clone(),
+        }
+    }
+    Ok((Sequences::with_missing(offsets, all).unwrap(), names))
+}
+
+#[test]
+fn batches_have_the_sequences_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for seed in 0..12_u64 {
+        let kind = if seed % 2 == 0 {
+            Kind::Symbols(4)
+        } else {
+            Kind::Vectors { dimensions: 1 + seed as u32 % 3, full: false }
+        };
+        let model = Uniform { states: 2, kind, ends: true, seed }.generate().unwrap();
+        let model = match kind {
+            Kind::Symbols(_) => {
+                let names = Names { symbols: ["A", "C", "G", "T"].map(str::to_owned).into(), ..Names::default() };
+                HmmParts { names, ..model.into_parts() }.validated().unwrap()
+            }
+            Kind::Vectors { .. } => model,
+        };
+        let sequences = sample(&model, 23, None, seed).unwrap().sequences;
+        for (format, name) in [(Format::Lines, "s.txt"), (Format::Fasta, "s.fa"), (Format::Npy, "s.npy")] {
+            if sequences::holds(format, &model, true).is_err() {
+                continue;
+            }
+            let path = folder.path().join(name);
+            let lengths = (format == Format::Npy).then(|| folder.path().join("lengths.npy"));
+            sequences::write(&path, lengths.as_deref(), format, &sequences, &model).unwrap();
+            let options = ReadOptions { lengths, ..ReadOptions::default() };
+            let whole = sequences::read_with(&path, &options, &model).unwrap();
+            for most in [1, 4, 23, 100] {
+                let (found, names) = in_batches(&path, &options, &model, most).unwrap();
+                assert_eq!((found, names), (whole.sequences.clone(), whole.names.clone()), "{name}, {most}");
+            }
+        }
+    }
+}
+
+#[test]
+fn faults_in_batches_have_their_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Uniform { states: 2, kind: Kind::Symbols(2), ends: false, seed: 1 }.generate().unwrap();
+    let said = |name: &str, text: &[u8], options: &ReadOptions| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        let error = in_batches(&path, options, &model, 2).unwrap_err();
+        error.replace(&folder.path().display().to_string(), "")
+    };
+    let plain = ReadOptions::default();
+    let wrong = "/s.txt after sequence 2:4: sequence 2, position 2: found \"7\", expected a symbol number below 2";
+    assert_eq!(said("s.txt", b"0 1\n1\n0\n0 7\n", &plain), wrong);
+    // A blank line between sequences is an empty one; those at the end are none.
+    assert_eq!(said("s.txt", b"0\n1\n\n0\n", &plain), "/s.txt after sequence 2:3: sequence 1 is empty");
+    assert!(in_batches(&folder.path().join("s.txt"), &plain, &model, 100).is_err());
+    fs::write(folder.path().join("s.txt"), "0\n1\n\n \n").unwrap();
+    assert_eq!(in_batches(&folder.path().join("s.txt"), &plain, &model, 1).unwrap().0.len(), 2);
+    assert!(!said("s.txt", b"", &plain).is_empty());
+    assert!(said("s.csv", b"sequence,symbol\n0,1\n", &plain).contains("lines, FASTA and NumPy arrays"));
+    let mut array = Vec::new();
+    warpkov_common::io::npy::write(&mut array, &[0_i64, 1, 0]).unwrap();
+    assert!(said("s.npy", &array, &plain).contains("file of the lengths"));
+    let lengths = folder.path().join("l.npy");
+    let mut text = Vec::new();
+    warpkov_common::io::npy::write(&mut text, &[2_i64, 2]).unwrap();
+    fs::write(&lengths, text).unwrap();
+    let options = ReadOptions { lengths: Some(lengths), ..ReadOptions::default() };
+    let few = "/s.npy: has 3 observations, expected those of all lengths, at least 4";
+    assert_eq!(said("s.npy", &array, &options), few);
 }
