@@ -50,7 +50,7 @@ impl Candidate {
         let log_likelihood = weighted(&|at| sequences.weight(at));
         let parameters = options.parameters(&run.model);
         Self {
-            states: run.model.states(),
+            states: run.model.visits().states(),
             parameters,
             log_likelihood,
             aic: aic(parameters, log_likelihood),
@@ -102,24 +102,46 @@ impl HeldOut {
     }
 }
 
-/// A model of N states with all transitions, which emits what `model` emits, and has end probabilities if it has.
+/// A model of N states with all transitions, which emits what `model` emits, and has end probabilities if it has. Its states have the
+/// channels and the durations of those of `model`, in turn; a single state without an end has no duration.
 ///
 /// # Errors
-/// If N is out of range, or the model has durations or channels, which belong to its states.
+/// If N is out of range, or the states of all durations are too many.
 pub fn shape(model: &Hmm, states: u32) -> Result<Hmm, Error> {
-    if model.segments().is_some() {
-        return Err(Error::Shape("durations"));
-    }
-    let kind = match model.emissions() {
+    let visits = model.visits();
+    let kind = match visits.emissions() {
         Emissions::Categorical { symbols, .. } => Kind::Symbols(*symbols),
         Emissions::Gaussian { dimensions, covariances, .. } => {
             Kind::Vectors { dimensions: *dimensions, full: matches!(covariances, Covariances::Full(_)) }
         }
-        Emissions::Channels(_) => return Err(Error::Shape("channels")),
+        Emissions::Channels(_) => Kind::Symbols(1),
     };
-    let drawn = Uniform { states, kind, ends: model.end().is_some(), seed: 0 }.generate()?;
-    let names = Names { symbols: model.names().symbols.clone(), ..Names::default() };
-    Ok(HmmParts { names, ..drawn.into_parts() }.validated()?)
+    let mut drawn = Uniform { states, kind, ends: visits.end().is_some(), seed: 0 }.generate()?.into_parts();
+    let own: Vec<u32> = (0..states).map(|state| state % visits.states()).collect();
+    if let Emissions::Channels(_) = visits.emissions() {
+        drawn.emissions = visits.emissions().of_states(visits.start().len(), &own);
+    }
+    drawn.names = Names { symbols: visits.names().symbols.clone(), ..Names::default() };
+    match model.segments() {
+        Some(segments) if states > 1 || drawn.end.is_some() => {
+            let durations: Vec<_> = own.iter().map(|&state| segments.durations()[state as usize].clone()).collect();
+            let n = states as usize;
+            for (state, _) in durations.iter().enumerate().filter(|(_, duration)| duration.is_some()) {
+                let row = &mut drawn.transitions[state * n..][..n];
+                row[state] = 0.0;
+                let end = drawn.end.as_ref().map_or(0.0, |end| end[state]);
+                let left = (1.0 - end) / row.iter().sum::<f64>();
+                if left.is_finite() {
+                    row.iter_mut().for_each(|prob| *prob *= left);
+                } else if let Some(end) = &mut drawn.end {
+                    // The only state.
+                    end[state] = 1.0;
+                }
+            }
+            Ok(drawn.with_durations(durations)?)
+        }
+        _ => Ok(drawn.validated()?),
+    }
 }
 
 #[cfg(test)]
@@ -152,12 +174,30 @@ mod tests {
         assert_eq!((found.states(), &found.names().symbols), (5, &model.names().symbols));
         assert!(found.end().is_some() && found.names().states.is_empty());
         assert!(shape(&model, 0).is_err());
-        let channels = crate::io::read_from(
-            r#"{"pi": [1], "A": [[1]], "channels": [{"family": "poisson", "columns": [0], "rates": [1]}]}"#.as_bytes(),
-            "m",
-            None,
+        let read = |text: &str| crate::io::read_from(text.as_bytes(), "m", None).unwrap();
+        let channels = read(
+            r#"{"pi": [0.5, 0.5], "A": [[1, 0], [0, 1]],
+                "channels": [{"family": "poisson", "columns": [0], "rates": [1, 2]}]}"#,
         );
-        let message = "a model with channels has a number of states of its own";
-        assert_eq!(shape(&channels.unwrap(), 2).unwrap_err().to_string(), message);
+        let Emissions::Channels(found) = shape(&channels, 3).unwrap().into_parts().emissions else {
+            panic!("channels")
+        };
+        assert_eq!(found.numbers(3), [[1.0, 2.0, 1.0]]);
+        // A state that lasts 2 steps, and one of any number.
+        for ends in ["", r#""end": [0.5, 0.5],"#] {
+            let moves = if ends.is_empty() { "[[0, 1], [1, 0]]" } else { "[[0, 0.5], [0.5, 0]]" };
+            let text = format!(
+                r#"{{"pi": [0.5, 0.5], "A": {moves}, {ends} "B": [[0.5, 0.5], [0.1, 0.9]],
+                    "durations": [{{"categorical": [0, 1]}}, {{"poisson": {{"rate": 3, "max": 9}}}}]}}"#
+            );
+            let model = read(&text);
+            for states in [1, 2, 3, 4] {
+                let found = shape(&model, states).unwrap();
+                assert_eq!(found.visits().states(), states);
+                assert_eq!(found.end().is_some(), model.end().is_some());
+                let lasting = found.segments().map_or(0, |segments| segments.durations().iter().flatten().count());
+                assert_eq!(lasting as u32, if states == 1 && ends.is_empty() { 0 } else { states });
+            }
+        }
     }
 }

@@ -276,6 +276,29 @@ fn the_number_of_states_is_chosen() {
     assert!(message("--choose-states 1,2 --held-out 0.5").contains("expected at least 2"));
 }
 
+/// The numbers of states are those of the file, also if the states have durations or channels.
+#[test]
+fn the_number_of_states_is_chosen_of_models_with_durations_and_channels() {
+    let folder = tempfile::tempdir().unwrap();
+    let spells = include_str!("../../data/spells.json");
+    let counts = r#"{"pi": [0.5, 0.5], "A": [[0.9, 0.1], [0.1, 0.9]],
+        "channels": [{"family": "poisson", "columns": [0], "rates": [1, 20]}]}"#;
+    for (name, text) in [("spells.json", spells), ("counts.json", counts)] {
+        fs::write(folder.path().join(name), text).unwrap();
+        run(folder.path(), &format!("sample {name} --sequences 30 --length 40 --seed 5 --out d.txt"));
+        let chosen = "--choose-states 1..3 --restarts 1 --iterations 40 --out best.json";
+        let arguments = format!("train {name} d.txt {chosen} --json");
+        let output = piped(folder.path(), &arguments.split_whitespace().collect::<Vec<_>>(), "");
+        let report = parsed(&String::from_utf8(output.stdout).unwrap());
+        let candidates = report["candidates"].as_array().unwrap();
+        let of = |name: &str| -> Vec<f64> { candidates.iter().map(|one| one[name].as_f64().unwrap()).collect() };
+        assert_eq!(of("states"), [1.0, 2.0, 3.0], "{name}");
+        assert!(of("bic")[1] < of("bic")[0], "{name}: {:?}", of("bic"));
+        let best = parsed(&fs::read_to_string(folder.path().join("best.json")).unwrap());
+        assert_eq!(best["A"].as_array().unwrap().len(), if of("bic")[1] < of("bic")[2] { 2 } else { 3 }, "{name}");
+    }
+}
+
 #[test]
 fn train_learns_and_draws() {
     let folder = ice_cream();

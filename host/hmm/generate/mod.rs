@@ -33,9 +33,6 @@ pub enum Error {
     /// The generated model violates an invariant.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// A model with what is named has no copy with another number of states.
-    #[error("a model with {0} has a number of states of its own")]
-    Shape(&'static str),
 }
 
 /// Emissions of a random model.
