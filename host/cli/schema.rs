@@ -26,6 +26,8 @@ enum Class {
     Pomdp,
     /// Hidden Markov models.
     Hmm,
+    /// Posteriors of the parameters of hidden Markov models.
+    HmmPosterior,
 }
 
 const EXAMPLES: &str = "\
@@ -39,6 +41,7 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
         Class::Mdp => mdp::io::SCHEMA.as_bytes(),
         Class::Pomdp => pomdp::io::SCHEMA.as_bytes(),
         Class::Hmm => hmm::io::SCHEMA.as_bytes(),
+        Class::HmmPosterior => hmm::io::beliefs::SCHEMA.as_bytes(),
     })?;
     Ok(Outcome::Success)
 }

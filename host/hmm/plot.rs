@@ -7,8 +7,6 @@ use plotters::style::RGBColor;
 use plotters::style::colors::colormaps::{ColorMap, ViridisRGB};
 
 use super::model::Hmm;
-use super::options::By;
-use super::train::Trained;
 use warpkov_common::names::name;
 use warpkov_common::plot::canvas::{Anchor, Canvas, GREY, INK, Rect};
 use warpkov_common::plot::chart::Axis;
@@ -27,30 +25,33 @@ const GAP: i32 = 12;
 /// The frame for labels of one line below it.
 const FRAME: Rect = Rect { x: 180, y: 130, width: 1180, height: 740 };
 
-/// Draws the log-likelihood of every model against the iterations. The best model is drawn last, in front.
+/// Draws the objective of every model of a training, called `objective`, against the iterations; its values after 0, 1, 2 … iterations are one
+/// of `courses`. The course of the `best` model is drawn last, in front.
 ///
 /// If the lowest tenth of the values would take most of the frame, as after a poor start, the frame excludes it.
 ///
 /// # Errors
 /// [`PlotError`], if text cannot be laid out or the picture cannot be encoded.
-pub fn draw_training(title: &str, trained: &Trained, by: By, format: Format) -> Result<Vec<u8>, PlotError> {
-    let all = trained.runs.iter().flat_map(|run| run.log_likelihoods.iter().copied());
+pub fn draw_training(
+    title: &str,
+    courses: &[&[f64]],
+    best: usize,
+    objective: &str,
+    format: Format,
+) -> Result<Vec<u8>, PlotError> {
+    let all = courses.iter().copied().flatten().copied();
     let low = lowest_shown(all.clone().collect());
-    let line = |index: usize, colour: RGBColor, width: i32| Line {
-        points: above(&trained.runs[index].log_likelihoods, low),
-        colour,
-        width,
-    };
-    let others = (0..trained.runs.len()).filter(|&index| index != trained.best);
+    let line = |index: usize, colour: RGBColor, width: i32| Line { points: above(courses[index], low), colour, width };
+    let others = (0..courses.len()).filter(|&index| index != best);
     let mut lines: Vec<Line> = others.map(|index| line(index, COLOURS[5], 1)).collect();
-    lines.push(line(trained.best, COLOURS[0], 3));
+    lines.push(line(best, COLOURS[0], 3));
     // An invisible point that extends the frame, so that rounding errors do not fill it.
     let shown = all.clone().filter(|log| log.is_finite() && *log >= low);
     let (least, most) = (shown.clone().fold(f64::INFINITY, f64::min), shown.fold(f64::NEG_INFINITY, f64::max));
     let least = least.min(most - 1e-3 * most.abs().max(1.0));
     lines.push(Line { points: vec![(0.0, least)], colour: COLOURS[5], width: 1 });
-    let mut legend = vec![(by.likelihood().to_owned(), COLOURS[0])];
-    if trained.runs.len() > 1 {
+    let mut legend = vec![(objective.to_owned(), COLOURS[0])];
+    if courses.len() > 1 {
         legend.push(("other starts".to_owned(), COLOURS[5]));
     }
     let below = all.filter(|&log| log < low);

@@ -25,7 +25,7 @@ use warpkov_common::checkpoint::{Checkpoints, Hash};
 
 /// Progress after an E step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Round<'r> {
+pub struct Round<'r, T = Trained> {
     /// M steps so far.
     pub iteration: u32,
     /// Models still in training.
@@ -36,7 +36,7 @@ pub struct Round<'r> {
     pub log_likelihood: f64,
     /// The result if training stopped here. Present only where E steps are slow, so that an observer can save it before
     /// the next one.
-    pub so_far: Option<&'r Trained>,
+    pub so_far: Option<&'r T>,
 }
 
 /// Why training ended.

@@ -15,12 +15,13 @@
 //! all probabilities to enter state j. The M step adds the expected counts to the prior. L never decreases; each iteration checks this.
 
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use super::backend::{Expected, Recursions, Statistics};
 use super::covariances::solve_lower;
 use super::model::{Covariances, Emissions, Hmm, HmmParts, Invalid, Names, cholesky};
-use super::options::Options;
-use super::sequences::Sequences;
+use super::options::{Constraint, Options};
+use super::sequences::{Observations, Sequences};
 use super::special::digamma;
 use super::train::{Error, Round, Status};
 
@@ -82,8 +83,44 @@ impl BeliefRun {
         self.bounds.last().copied().unwrap_or(f64::NEG_INFINITY)
     }
 
+    /// M steps.
+    #[must_use]
+    pub fn iterations(&self) -> usize {
+        self.bounds.len().saturating_sub(1)
+    }
+
     fn ended(&self) -> bool {
         self.converged || self.fell.is_some()
+    }
+}
+
+/// The result of training.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainedBeliefs {
+    /// All starts, in the order of the input; at least one.
+    pub runs: Vec<BeliefRun>,
+    /// Index of the run with the highest bound; ties go to the lowest index.
+    pub best: usize,
+    /// Why training ended.
+    pub status: Status,
+}
+
+impl TrainedBeliefs {
+    /// The result of `runs`. The best run's own end takes precedence over `status`.
+    fn from_runs(runs: Vec<BeliefRun>, status: Status) -> Self {
+        let best = (0..runs.len()).fold(0, |best, at| if runs[at].bound() > runs[best].bound() { at } else { best });
+        let status = match &runs[best] {
+            run if run.converged => Status::Converged,
+            run if run.fell.is_some() => Status::Fell,
+            _ => status,
+        };
+        Self { runs, best, status }
+    }
+
+    /// The run with the highest bound.
+    #[must_use]
+    pub fn best(&self) -> &BeliefRun {
+        &self.runs[self.best]
     }
 }
 
@@ -164,6 +201,125 @@ impl<'s> Wishart<'s> {
 }
 
 impl Beliefs {
+    /// The default prior of the parameters of `model`, as in hmmlearn: Dirichlet parameters of 1 / K for each of the K positive
+    /// probabilities of a distribution, plus the pseudocounts of `options`; and for vectors, m the mean of all observations, β = 1, ν = D and S =
+    /// 0.001 I, in the squared unit of the observations. Of [tied](Constraint::Tied) covariances, all states have one precision.
+    ///
+    /// # Errors
+    /// If the model has channels or durations, its covariances are spherical, the pseudocounts do not fit it, or vectors have missing
+    /// components.
+    pub fn prior(model: &Hmm, sequences: &Sequences, options: &Options) -> Result<Self, String> {
+        if model.segments().is_some() {
+            return Err("a model with durations has no variational Bayes".to_owned());
+        }
+        options.check(model)?;
+        complete(sequences)?;
+        let n = model.start().len();
+        let rows: Vec<Vec<f64>> = (0..n)
+            .map(|state| even(model.row(state).iter().chain(model.end().iter().map(|end| &end[state]))))
+            .collect();
+        let emissions = match model.emissions() {
+            Emissions::Categorical { symbols, probs } => EmissionBeliefs::Categorical {
+                symbols: *symbols,
+                counts: probs.chunks_exact(*symbols as usize).flat_map(|row| even(row.iter())).collect(),
+            },
+            Emissions::Gaussian { dimensions, covariances, .. } => {
+                let (d, shared) = (*dimensions as usize, options.constraint == Constraint::Tied);
+                if options.constraint == Constraint::Spherical {
+                    return Err("variational Bayes has no spherical covariances".to_owned());
+                }
+                let of_states = if shared { 1 } else { n };
+                let scales = match covariances {
+                    Covariances::Diagonal(_) => Covariances::Diagonal(vec![SCALE; of_states * d]),
+                    Covariances::Full(_) => Covariances::Diagonal(vec![SCALE; of_states * d]).full(d),
+                };
+                EmissionBeliefs::Gaussian {
+                    dimensions: *dimensions,
+                    means: mean_of_all(sequences, d).repeat(n),
+                    strengths: vec![1.0; n],
+                    degrees: vec![d as f64; of_states],
+                    scales,
+                }
+            }
+            Emissions::Channels(_) => return Err("a model with channels has no variational Bayes".to_owned()),
+        };
+        let mut prior = Self {
+            start: even(model.start().iter()),
+            transitions: rows.iter().flat_map(|row| &row[..n]).copied().collect(),
+            end: model.end().map(|_| rows.iter().map(|row| row[n]).collect()),
+            emissions,
+        };
+        prior.add_pseudocounts(options);
+        Ok(prior)
+    }
+
+    /// Adds the pseudocounts of `options` to all Dirichlet parameters above 0.
+    fn add_pseudocounts(&mut self, options: &Options) {
+        let add = |counts: &mut [f64], pseudocount: &dyn Fn(usize) -> f64| {
+            let possible = counts.iter_mut().enumerate().filter(|(_, count)| **count > 0.0);
+            possible.for_each(|(at, count)| *count += pseudocount(at));
+        };
+        let (n, pseudocounts) = (self.states(), &options.pseudocounts);
+        add(&mut self.start, &|at| pseudocounts.start.at(at));
+        add(&mut self.transitions, &|at| options.of_transition(at, n));
+        self.end.iter_mut().for_each(|end| add(end, &|_| pseudocounts.transitions.of_ends()));
+        if let EmissionBeliefs::Categorical { counts, .. } = &mut self.emissions {
+            add(counts, &|at| pseudocounts.emissions.at(at));
+        }
+    }
+
+    /// A start of training from `model`, for this prior: its parameters, and the counts that the model expects of the sequences if it is in each
+    /// state equally often. With M sequences of T observations in all, counted by their weights, M π, T/N A and T/N B are added to the
+    /// Dirichlet parameters, and T/N to β and ν; m is the mean of the model, and S = ν Σ has its covariances.
+    ///
+    /// # Errors
+    /// Those of [`prior`](Self::prior), and if the prior does not [fit](Self::fits) the model's.
+    pub fn start_at(&self, model: &Hmm, sequences: &Sequences, options: &Options) -> Result<Self, String> {
+        self.fits(&Self::prior(model, sequences, options)?)?;
+        let (n, steps) = (self.states() as f64, sequences.weighted_steps());
+        let starts: f64 = (0..sequences.len()).map(|sequence| sequences.weight(sequence)).sum();
+        let add = |prior: &[f64], probs: &[f64], count: f64| -> Vec<f64> {
+            prior.iter().zip(probs).map(|(prior, prob)| prior + count * prob).collect()
+        };
+        let emissions = match (&self.emissions, model.emissions()) {
+            (EmissionBeliefs::Categorical { symbols, counts }, Emissions::Categorical { probs, .. }) => {
+                EmissionBeliefs::Categorical { symbols: *symbols, counts: add(counts, probs, steps / n) }
+            }
+            (
+                EmissionBeliefs::Gaussian { strengths, degrees, .. },
+                Emissions::Gaussian { dimensions, means, covariances },
+            ) => {
+                let of_precision = steps / degrees.len() as f64;
+                let degrees: Vec<f64> = degrees.iter().map(|nu| nu + of_precision).collect();
+                let scaled = |numbers: &[f64], width: usize| -> Vec<f64> {
+                    let of_states = degrees.iter().zip(numbers.chunks_exact(width));
+                    of_states.flat_map(|(nu, own)| own.iter().map(move |entry| nu * entry)).collect()
+                };
+                let d = *dimensions as usize;
+                let scales = match covariances {
+                    Covariances::Diagonal(variances) => Covariances::Diagonal(scaled(variances, d)),
+                    Covariances::Full(matrices) => Covariances::Full(scaled(matrices, d * d)),
+                };
+                EmissionBeliefs::Gaussian {
+                    dimensions: *dimensions,
+                    means: means.clone(),
+                    strengths: strengths.iter().map(|beta| beta + steps / n).collect(),
+                    degrees,
+                    scales,
+                }
+            }
+            // Unreachable: the prior fits.
+            (others, _) => others.clone(),
+        };
+        let end = self.end.as_deref().zip(model.end()).map(|(prior, end)| add(prior, end, steps / n));
+        Ok(Self {
+            start: add(&self.start, model.start(), starts),
+            transitions: add(&self.transitions, model.transitions(), steps / n),
+            end,
+            emissions,
+        })
+    }
+
     /// N.
     fn states(&self) -> usize {
         self.start.len()
@@ -210,7 +366,9 @@ impl Beliefs {
         length("A", self.transitions.len(), n * n)?;
         self.end.as_ref().map_or(Ok(()), |end| length("end", end.len(), n))?;
         match &self.emissions {
+            EmissionBeliefs::Categorical { symbols: 0, .. } => return Err("B has no symbols".to_owned()),
             EmissionBeliefs::Categorical { symbols, counts } => length("B", counts.len(), n * *symbols as usize)?,
+            EmissionBeliefs::Gaussian { dimensions: 0, .. } => return Err("m has no dimensions".to_owned()),
             EmissionBeliefs::Gaussian { dimensions, means, strengths, degrees, scales } => {
                 let d = *dimensions as usize;
                 length("m", means.len(), n * d)?;
@@ -244,6 +402,27 @@ impl Beliefs {
             }
         }
         Ok(())
+    }
+
+    /// Checks that these distributions are [valid](Self::check), and have the shape and the zeros of `other`.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn fits(&self, other: &Self) -> Result<(), String> {
+        self.check()?;
+        let shape = |beliefs: &Self| match &beliefs.emissions {
+            EmissionBeliefs::Categorical { symbols, .. } => (0, *symbols, 0),
+            EmissionBeliefs::Gaussian { dimensions, degrees, scales, .. } => {
+                let (Covariances::Diagonal(numbers) | Covariances::Full(numbers)) = scales;
+                (degrees.len(), *dimensions, numbers.len())
+            }
+        };
+        let zeros =
+            |beliefs: &Self| -> Vec<bool> { beliefs.rows().concat().iter().map(|count| *count == 0.0).collect() };
+        match self.states() == other.states() && shape(self) == shape(other) && zeros(self) == zeros(other) {
+            true => Ok(()),
+            false => Err("a start and the prior differ in shape or in zeros".to_owned()),
+        }
     }
 
     /// The model with parameters exp(E[ln θ]). Its rows sum to less than 1.
@@ -422,6 +601,36 @@ impl EmissionBeliefs {
     }
 }
 
+/// Each entry of the diagonal of the default S.
+const SCALE: f64 = 1e-3;
+
+/// Dirichlet parameters of 1 / K for each of the K positive probabilities.
+fn even<'p>(probs: impl Iterator<Item = &'p f64> + Clone) -> Vec<f64> {
+    let possible = probs.clone().filter(|prob| **prob > 0.0).count() as f64;
+    probs.map(|prob| if *prob > 0.0 { 1.0 / possible } else { 0.0 }).collect()
+}
+
+/// Checks that no vector has missing components.
+fn complete(sequences: &Sequences) -> Result<(), String> {
+    match sequences.partial() {
+        0 => Ok(()),
+        _ => Err("vectors have missing components, which variational Bayes does not take".to_owned()),
+    }
+}
+
+/// The mean of all vectors by the weights of their sequences, D numbers.
+fn mean_of_all(sequences: &Sequences, d: usize) -> Vec<f64> {
+    let (mut mean, steps) = (vec![0.0; d], sequences.weighted_steps());
+    if let Observations::Vectors { values, .. } = sequences.observations() {
+        for sequence in 0..sequences.len() {
+            let (range, share) = (sequences.range(sequence), sequences.weight(sequence) / steps);
+            let rows = values[range.start * d..range.end * d].chunks_exact(d);
+            rows.for_each(|row| mean.iter_mut().zip(row).for_each(|(mean, x)| *mean += share * x));
+        }
+    }
+    mean
+}
+
 /// KL between Dirichlet distributions.
 fn dirichlet_divergence(row: &[f64], prior: &[f64]) -> f64 {
     let whole: f64 = row.iter().sum();
@@ -446,14 +655,10 @@ pub fn train_beliefs<R: Recursions + ?Sized>(
     prior: &Beliefs,
     starts: Vec<Beliefs>,
     options: &Options,
-    observe: &mut dyn FnMut(&Round) -> ControlFlow<()>,
-) -> Result<(Vec<BeliefRun>, usize, Status), Error<R::Error>> {
-    starts.iter().chain([prior]).try_for_each(|beliefs| fits(beliefs, prior)).map_err(Error::Options)?;
-    if sequences.partial() > 0 {
-        return Err(Error::Options(
-            "vectors have missing components, which variational Bayes does not take".to_owned(),
-        ));
-    }
+    observe: &mut dyn FnMut(&Round<'_, TrainedBeliefs>) -> ControlFlow<()>,
+) -> Result<TrainedBeliefs, Error<R::Error>> {
+    starts.iter().chain([prior]).try_for_each(|beliefs| beliefs.fits(prior)).map_err(Error::Options)?;
+    complete(sequences).map_err(Error::Options)?;
     let run = |beliefs| BeliefRun { beliefs, bounds: Vec::new(), converged: false, fell: None };
     let mut runs: Vec<BeliefRun> = starts.into_iter().map(run).collect();
     if runs.is_empty() {
@@ -464,6 +669,7 @@ pub fn train_beliefs<R: Recursions + ?Sized>(
         let active: Vec<usize> = (0..runs.len()).filter(|&at| !runs[at].ended()).collect();
         let models: Vec<Hmm> = active.iter().map(|&at| runs[at].beliefs.geometric()).collect();
         recursions.set_models(&models).map_err(Error::Backend)?;
+        let begun = Instant::now();
         let found = match recursions.e_step() {
             Err(_) if iteration > 0 && recursions.interrupted() => {
                 status = Status::Interrupted;
@@ -476,7 +682,10 @@ pub fn train_beliefs<R: Recursions + ?Sized>(
         }
         let left = runs.iter().filter(|run| !run.ended()).count();
         let bound = runs.iter().map(BeliefRun::bound).fold(f64::NEG_INFINITY, f64::max);
-        let round = Round { iteration, active: left, objective: bound, log_likelihood: bound, so_far: None };
+        let slow = recursions.slow(begun.elapsed());
+        let so_far = slow.then(|| TrainedBeliefs::from_runs(runs.clone(), Status::Interrupted));
+        let (objective, log_likelihood) = (bound, bound);
+        let round = Round { iteration, active: left, objective, log_likelihood, so_far: so_far.as_ref() };
         let stop = observe(&round).is_break();
         if left == 0 || iteration == options.iterations {
             break;
@@ -491,31 +700,7 @@ pub fn train_beliefs<R: Recursions + ?Sized>(
             runs[at].beliefs.check().map_err(Error::Options)?;
         }
     }
-    let best = (0..runs.len()).fold(0, |best, at| if runs[at].bound() > runs[best].bound() { at } else { best });
-    let status = match &runs[best] {
-        run if run.converged => Status::Converged,
-        run if run.fell.is_some() => Status::Fell,
-        _ => status,
-    };
-    Ok((runs, best, status))
-}
-
-/// Whether beliefs are valid and have the shape of the prior.
-fn fits(beliefs: &Beliefs, prior: &Beliefs) -> Result<(), String> {
-    beliefs.check()?;
-    let shape = |beliefs: &Beliefs| match &beliefs.emissions {
-        EmissionBeliefs::Categorical { symbols, .. } => (0, *symbols, 0),
-        EmissionBeliefs::Gaussian { dimensions, degrees, scales, .. } => {
-            let (Covariances::Diagonal(numbers) | Covariances::Full(numbers)) = scales;
-            (degrees.len(), *dimensions, numbers.len())
-        }
-    };
-    let zeros =
-        |beliefs: &Beliefs| -> Vec<bool> { beliefs.rows().concat().iter().map(|count| *count == 0.0).collect() };
-    match beliefs.states() == prior.states() && shape(beliefs) == shape(prior) && zeros(beliefs) == zeros(prior) {
-        true => Ok(()),
-        false => Err("a start and the prior differ in shape or in zeros".to_owned()),
-    }
+    Ok(TrainedBeliefs::from_runs(runs, status))
 }
 
 /// Adds L to the record of a run, which has then converged or fallen.

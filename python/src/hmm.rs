@@ -18,7 +18,7 @@ use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{self, Observations, Sequences};
 use warpkov_hmm::solution::Run;
 use warpkov_hmm::train::{Round, Status, train};
-use warpkov_hmm::variational::{BeliefRun, Beliefs, EmissionBeliefs, train_beliefs};
+use warpkov_hmm::variational::{BeliefRun, Beliefs, EmissionBeliefs, TrainedBeliefs, train_beliefs};
 use warpkov_runtime::choose::DeviceChoice;
 
 use crate::array::{Buffer, Input};
@@ -377,7 +377,7 @@ fn hmm_train<'py>(
 }
 
 /// Tells the observer of an E step, and keeps whether it stops.
-fn tell(observer: Option<&Py<PyAny>>, round: &Round, stopped: &mut PyResult<bool>) -> ControlFlow<()> {
+fn tell<T>(observer: Option<&Py<PyAny>>, round: &Round<'_, T>, stopped: &mut PyResult<bool>) -> ControlFlow<()> {
     if let Some(observer) = observer {
         let told = (round.log_likelihood, round.objective);
         *stopped = Python::attach(|py| observer.call1(py, told)?.extract(py));
@@ -460,11 +460,11 @@ fn hmm_variational<'py>(
     let (options, observer) = training.options(choice("precision", &place.precision)?)?;
     let mut stopped = Ok(false);
     let trained = compute(py, &model, &sequences, &place, OverPaths::Sums, |recursions| {
-        let mut observe = |round: &Round| tell(observer.as_ref(), round, &mut stopped);
+        let mut observe = |round: &Round<'_, TrainedBeliefs>| tell(observer.as_ref(), round, &mut stopped);
         Ok(train_beliefs(recursions, &sequences, &prior, starts, &options, &mut observe)?)
     });
     let stopped = stopped?;
-    let (mut runs, best, status) = trained?;
+    let TrainedBeliefs { mut runs, best, status } = trained?;
     let status = ended(status, stopped)?;
     let all = runs.iter().map(BeliefRun::bound).collect::<Vec<_>>().into();
     let BeliefRun { beliefs, bounds, .. } = runs.swap_remove(best);

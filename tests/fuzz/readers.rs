@@ -101,6 +101,7 @@ const JSON: &[&str] = &[
     "\"pi\":",
     "\"means\":",
     "\"covariances\":",
+    "\"nu\":",
     "\"durations\":",
     "{\"geometric\": {\"probability\": 0.5}}",
     "1e308",
@@ -444,6 +445,7 @@ pub const READERS: &[Reader] = &[
     },
     // A duration of many steps is an A of their square.
     Reader { name: "hmm-json", file: "m.json", tokens: JSON, read: hmm_model, memory: [1024, 160 << 20], ..TEXT },
+    Reader { name: "hmm-posterior", file: "q.json", tokens: JSON, read: beliefs, ..TEXT },
     Reader { name: "umdhmm", file: "m.hmm", tokens: WORDS, read: hmm_model, ..TEXT },
     Reader {
         name: "hmm-npz",
@@ -869,6 +871,16 @@ fn hmm_model(path: &Path) -> Read {
             // UMDHMM has no names.
             assert!(*format != hmm::io::Format::Json || read == model, "{}", text(&out));
         }
+    })
+}
+
+fn beliefs(path: &Path) -> Read {
+    outcome(hmm::io::beliefs::read(path), |(beliefs, names)| {
+        let mut out = Vec::new();
+        hmm::io::beliefs::write_to(&mut out, &beliefs, &names).expect("memory can be written");
+        let read = hmm::io::beliefs::read_from(&out[..], "written");
+        let read = read.unwrap_or_else(|error| panic!("a written posterior is refused: {error}\n{}", text(&out)));
+        assert!(read == (beliefs, names), "{}", text(&out));
     })
 }
 

@@ -7,3 +7,4 @@ mod files;
 mod filter;
 mod paths;
 mod train;
+mod variational;

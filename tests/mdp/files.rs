@@ -150,7 +150,7 @@ fn texts_are_read_compressed_and_through_pipes() {
 
 /// Every command that writes files: (arguments, output option, extension). The inputs are those of
 /// [`folder_with_inputs`], or absent.
-const WRITERS: [(&str, &str, &str); 30] = [
+const WRITERS: [(&str, &str, &str); 31] = [
     ("mdp solve grid.json", "--out", "json"),
     ("mdp solve grid.json", "--out", "csv"),
     ("mdp solve grid.json", "--out", "npy"),
@@ -178,6 +178,7 @@ const WRITERS: [(&str, &str, &str); 30] = [
     ("hmm posterior model.json data.txt --device cpu --summary", "--out", "csv"),
     ("hmm score model.json data.txt --device cpu --window 2", "--out", "npy"),
     ("hmm train model.json data.txt --device cpu --quiet", "--out", "json"),
+    ("hmm train model.json data.txt --device cpu --quiet --by variational", "--posterior", "json"),
     ("hmm sample model.json --length 3", "--out", "txt"),
     ("hmm info model.json", "--plot", "svg"),
     ("hmm convert model.json", "", "npz"),

@@ -176,6 +176,20 @@ fn training_stops() {
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Variational Bayes that is interrupted writes its posterior and the model of its means.
+#[test]
+fn variational_bayes_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let [chain, symbols, trained] = to_be_trained(folder.path(), "16", "16", "100000");
+    let posterior = folder.path().join("posterior.json").display().to_string();
+    let arguments = ["hmm", "train", &chain, &symbols, "--by", "variational", "--device", "cpu", "--tolerance", "0"];
+    let files = ["--iterations", "100000", "--out", &trained, "--posterior", &posterior, "--json"];
+    let output = interrupted(&[&arguments[..], &files].concat());
+    let stopped = report(130, &output);
+    assert_eq!(stopped["status"], "interrupted");
+    assert!(Path::new(&trained).exists() && Path::new(&posterior).exists());
+}
+
 /// On a device an E step is one kernel, which cannot be stopped: the process ends without waiting for it.
 #[test]
 fn training_on_a_device_stops() {

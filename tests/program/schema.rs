@@ -59,7 +59,7 @@ const TABLES: [Rule; 5] = [
     ("names of", "lists of names are complete"),
 ];
 
-const CLASSES: [Class; 3] = [
+const CLASSES: [Class; 4] = [
     Class {
         name: "mdp",
         schema: mdp::io::SCHEMA,
@@ -123,6 +123,19 @@ const CLASSES: [Class; 3] = [
             ("no channel has", "every column has a channel"),
         ],
         least: [1500, 200],
+    },
+    Class {
+        name: "hmm-posterior",
+        schema: hmm::io::beliefs::SCHEMA,
+        read: |text| hmm::io::beliefs::read_from(text, "m").map(drop).map_err(|error| error.to_string()),
+        shared: &[&TABLES],
+        rules: &[
+            ("of a distribution are 0", "each distribution has a parameter above 0"),
+            ("expected a number above", "beta and nu are in range, and S is positive definite"),
+            ("S is not symmetric", "S is symmetric"),
+            ("numbers, expected", "nu has one number, or N"),
+        ],
+        least: [1000, 100],
     },
 ];
 
@@ -253,6 +266,30 @@ impl Class {
                     json!({
                         "gamma": 0.5, "P": one, "Z[s'][o]": [[1, 0], [0.5, 0.5]],
                         "R[s][a][s'][o]": [[[[1, 2], [3, 4]]], [[[5, 6], [7, -8]]]],
+                    }),
+                ]
+            }
+            "hmm-posterior" => {
+                let normal = |nu: Value, scales: Value| {
+                    json!({
+                        "pi": [1, 0.5], "A": [[2, 1], [0.5, 0.25]], "m": [[0, 1], [-2, 3.5]], "beta": [1, 2.5], "nu": nu, "S": scales,
+                    })
+                };
+                vec![
+                    normal(json!([2, 4.5]), json!([[0.25, 1], [2, 3]])),
+                    normal(json!([2.5, 4]), json!([[[2, 0.5], [0.5, 1]], [[1, 0], [0, 1]]])),
+                    normal(json!([3.5]), json!([[[2, 0.5], [0.5, 1]]])),
+                    json!({
+                        "pi": [1.5, 0.5], "A": [[3, 0], [0.5, 2.25]], "end": [1, 0], "B": [[1, 2.5, 0], [0.25, 1, 4]],
+                        "comment": 1, "$schema": "s", "_": [],
+                    }),
+                    json!({
+                        "states": ["C", "H"], "symbols": ["1", "2"], "pi": { "C": 1 }, "end": { "H": 0.5 },
+                        "A": { "C": { "C": 2, "H": 0.5 }, "H": { "H": 1 } }, "B": { "C": { "1": 4 }, "H": { "1": 1, "2": 3 } },
+                    }),
+                    json!({
+                        "states": ["C", "H"], "pi": { "C": 1 }, "A": { "C": { "C": 2 }, "H": { "H": 1 } }, "m": [[0], [1]],
+                        "beta": { "C": 1, "H": 2 }, "nu": { "C": 1, "H": 2 }, "S": [[1], [2]],
                     }),
                 ]
             }

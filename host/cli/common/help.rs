@@ -23,11 +23,11 @@ const GROUPS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("Checkpoints", &["checkpoint", "checkpoint-every", "resume", "auto-resume"]),
-    ("Output", &["out", "to", "states", "paths", "json", "plot", "quiet"]),
+    ("Output", &["out", "to", "posterior", "states", "paths", "json", "plot", "quiet"]),
 ];
 
 /// Options that few people need: those for clusters, for layouts and for experiments.
-const RARE: [&str; 37] = [
+const RARE: [&str; 39] = [
     "all-steps",
     "auto-resume",
     "backups",
@@ -46,6 +46,8 @@ const RARE: [&str; 37] = [
     "max-policies",
     "model-format",
     "no-skip",
+    "posterior",
+    "prior",
     "rank",
     "ranks",
     "relative",

@@ -20,11 +20,11 @@ use warpkov_hmm::windows::Windows;
 use warpkov_runtime::choose::{DeviceChoice, Devices, Place};
 use warpkov_runtime::comm::Communicator;
 
-use super::Error;
 use crate::common::choice::choice;
 use crate::common::file::{FileOrStd, reads};
 use crate::common::ranks::{self, Ranks, refused};
 use crate::common::watch::Watch;
+use crate::error::Error;
 
 /// The model that a command reads.
 #[derive(Args)]

@@ -18,6 +18,8 @@ mod restrict;
 mod sample;
 mod score;
 mod train;
+mod training;
+mod variational;
 mod verify;
 
 pub const EXAMPLES: &str = "\

@@ -1,45 +1,49 @@
 //! `warpkov hmm train`.
 
-use std::io::{self, Write};
-use std::ops::ControlFlow;
+use std::io::Write;
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
-use std::{process, thread};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use warpkov_common::checkpoint::{Checkpoints, Hash};
-use warpkov_common::interrupt;
 use warpkov_common::io::output;
-use warpkov_common::report::Report;
 use warpkov_hmm::checkpoint::{Checkpoint, hash};
 use warpkov_hmm::generate::Start;
+use warpkov_hmm::io::Format;
 use warpkov_hmm::io::sequences::{Records, read_states, read_weights};
-use warpkov_hmm::io::{self as formats, Format};
-use warpkov_hmm::model::{Emissions, Hmm};
+use warpkov_hmm::model::Hmm;
 use warpkov_hmm::options::{self, By, Constraint, Pseudocounts};
 use warpkov_hmm::plot::draw_training;
-use warpkov_hmm::report::{Context, Training, progress};
+use warpkov_hmm::report::{Context, Training};
 use warpkov_hmm::run::Running;
 use warpkov_hmm::select::{self, Candidate, HeldOut, shape};
-use warpkov_hmm::train::{self as training, Round, Run, Session, Status, Trained, train_session};
+use warpkov_hmm::train::{self as training, Run, Session, Status, Trained, train_session};
 use warpkov_runtime as runtime;
-use warpkov_runtime::comm;
 
-use super::file::{Given, Opened, Source, output_format};
+use super::file::{Given, Opened, Source};
 use super::restrict::{Freezable, Kind, frozen, kept, tied, ties, with_covariances};
-use super::{Error, Outcome};
+use super::training::{ModelOutput, least_bytes, watched};
+use super::{Error, Outcome, variational};
 use crate::common::checkpoint;
 use crate::common::choice::choice;
-use crate::common::file::{FileOrStd, reads, room};
-use crate::common::interrupts::handle_interrupts;
+use crate::common::file::{FileOrStd, reads};
 use crate::common::number;
-use crate::common::output::{Output, Plots, Quiet};
+use crate::common::output::Quiet;
 use crate::common::progress::Steps;
 use crate::common::watch::Watch;
 
-/// Trains a model by the algorithm of Baum and Welch, which finds a local maximum of the likelihood, or by best paths.
+/// An algorithm of training.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Algorithm {
+    /// By all paths and their probabilities: maximises P(O).
+    BaumWelch,
+    /// Segmental k-means, by the most probable path q: maximises P(O, q).
+    Viterbi,
+    /// Variational Bayes, a posterior: maximises a bound of the evidence.
+    Variational,
+}
+
+/// Trains a model by the algorithm of Baum and Welch, which finds a local maximum of the likelihood, by best paths, or by variational
+/// Bayes.
 ///
 /// Probabilities that are 0 in MODEL stay 0. Exit code 0 if the best model has converged, 1 if it has not within --iterations.
 #[derive(Args)]
@@ -53,6 +57,7 @@ Examples:
   warpkov hmm train model.json data.txt --resume training.checkpoint --iterations 500 --out trained.json
   warpkov hmm train classes.json data.txt --tie --sticky 10 --out trained.json
   warpkov hmm train model.json data.csv --restarts 20 --start kmeans --by viterbi --out trained.json
+  warpkov hmm train model.json data.txt --by variational --posterior posterior.json --out mean.json
   warpkov hmm train model.json data.txt --states states.txt --weights weights.txt --out trained.json
   warpkov hmm train model.npz data.npy --lengths lengths.npy --pseudocount 0.1 --out trained.npz")]
 pub struct Arguments {
@@ -77,8 +82,10 @@ pub struct Arguments {
     #[arg(long, value_name = "PART", value_parser = part, requires = "choose_states")]
     held_out: Option<f64>,
     /// Algorithm of training.
-    #[arg(long, value_parser = choice::<By>(), value_name = "ALGORITHM", default_value_t = By::BaumWelch)]
-    by: By,
+    #[arg(long, value_enum, value_name = "ALGORITHM", default_value = "baum-welch")]
+    by: Algorithm,
+    #[command(flatten)]
+    beliefs: variational::Arguments,
     /// Maximum number of iterations.
     #[arg(long, value_name = "N", default_value_t = 100)]
     iterations: u32,
@@ -95,9 +102,9 @@ pub struct Arguments {
     #[arg(long, value_name = "C", default_value = "0", value_parser = number::non_negative)]
     sticky: f64,
     /// Least variance that training sets in each dimension, as a fraction of the variance of all observations in it. Smaller variances
-    /// in MODEL stay.
-    #[arg(long, value_name = "X", default_value = "1e-9", value_parser = number::positive)]
-    floor: f64,
+    /// in MODEL stay [default: 1e-9].
+    #[arg(long, value_name = "X", value_parser = number::positive)]
+    floor: Option<f64>,
     /// Kind of the covariances to train [default: that of MODEL].
     #[arg(long, value_enum, value_name = "KIND")]
     covariances: Option<Kind>,
@@ -188,20 +195,31 @@ impl Supervision {
     }
 }
 
-/// A lower bound of the bytes of a model.
-fn least_bytes(format: Format, model: &Hmm) -> u64 {
-    let states = u64::from(model.states());
-    let of_state = match model.emissions() {
-        Emissions::Categorical { symbols, .. } => u64::from(*symbols),
-        Emissions::Gaussian { dimensions, .. } => 2 * u64::from(*dimensions),
-        Emissions::Channels(channels) => u64::from(channels.dimensions),
-    };
-    let size = match format {
-        Format::Npz => 8,
-        // One digit and one separator per number.
-        Format::Json | Format::Umdhmm => 2,
-    };
-    states * (states + of_state) * size
+impl Arguments {
+    /// The files of variational Bayes, if it trains. Options that are for other algorithms are refused.
+    fn variational(&mut self) -> Result<Option<variational::Arguments>, Error> {
+        let beliefs = std::mem::take(&mut self.beliefs);
+        if self.by != Algorithm::Variational {
+            return match beliefs.asked() {
+                Some(option) => Err(Error::Usage(format!("{option} is for --by variational"))),
+                None => Ok(None),
+            };
+        }
+        let means = [Freezable::Means, Freezable::Covariances].map(|part| self.freeze.contains(&part));
+        let others = [
+            (self.tie, "--tie"),
+            (self.floor.is_some(), "--floor"),
+            (self.held_out.is_some(), "--held-out"),
+            (self.covariances == Some(Kind::Spherical), "--covariances spherical"),
+            (means == [true, false], "--freeze means without covariances"),
+            (means == [false, true], "--freeze covariances without means"),
+        ];
+        let given = others.into_iter().find(|(given, _)| *given).map(|(_, option)| option);
+        match given.or(self.checkpoints.asked()) {
+            Some(option) => Err(Error::Usage(format!("{option} is not for --by variational"))),
+            None => beliefs.check().map(|()| Some(beliefs)),
+        }
+    }
 }
 
 /// The models to train, and the destination of the result.
@@ -218,18 +236,17 @@ struct Options {
     covariances: Option<Kind>,
     tie: bool,
     freeze: Vec<Freezable>,
-    output: Output<Format>,
-    /// Whether the model has the standard output.
-    streamed: bool,
+    /// The files of variational Bayes, if it trains.
+    beliefs: Option<variational::Arguments>,
+    output: ModelOutput,
     checkpoints: checkpoint::Options,
-    plots: Plots,
-    quiet: bool,
 }
 
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
-    fn try_from(arguments: Arguments) -> Result<Self, Error> {
+    fn try_from(mut arguments: Arguments) -> Result<Self, Error> {
+        let beliefs = arguments.variational()?;
         let Arguments { source, known, restarts, seed, start, by, iterations, pseudocount, sticky, floor, .. } =
             arguments;
         let Arguments {
@@ -252,32 +269,23 @@ impl TryFrom<Arguments> for Options {
         if restarts == 0 && choose_states.is_none() && start != Start::Random {
             return Err(Error::Usage("--start is that of random models, expected --restarts".to_owned()));
         }
-        let streamed = out == Some(FileOrStd::Standard);
-        let file = match out {
-            Some(file) => {
-                let format = output_format(&file, to)?;
-                Some((file, format))
-            }
-            None => None,
-        };
         let pseudocounts = Pseudocounts::equal(pseudocount);
         let constraint = covariances.map_or(Constraint::None, Kind::constraint);
         let default = options::Options::default();
         let tolerance = tolerance.unwrap_or(if absolute.is_some() { 0.0 } else { default.tolerance });
         let tolerance_absolute = absolute.unwrap_or_default();
         let training = options::Options {
-            by,
+            by: if by == Algorithm::Viterbi { By::Viterbi } else { By::BaumWelch },
             iterations,
             tolerance,
             tolerance_absolute,
             pseudocounts,
             sticky,
             constraint,
-            floor,
+            floor: floor.unwrap_or(default.floor),
             ..default
         };
-        let output = Output::to_file(file, json)?.quiet(quiet);
-        let (checkpoints, plots, quiet) = (checkpoints.try_into()?, Plots::new(plot)?, quiet || json);
+        let output = ModelOutput::new(out, to, plot, json, quiet)?;
         Ok(Self {
             source,
             known,
@@ -290,22 +298,18 @@ impl TryFrom<Arguments> for Options {
             covariances,
             tie,
             freeze,
+            beliefs,
             output,
-            streamed,
-            checkpoints,
-            plots,
-            quiet,
+            checkpoints: checkpoints.try_into()?,
         })
     }
 }
 
 impl Options {
     /// Checks that the format can hold the model, and that the disk has room for it and for checkpoints.
-    fn check(&self, model: &Hmm) -> Result<(), Error> {
+    fn check(&self, model: &Hmm, ranks: usize) -> Result<(), Error> {
         self.checkpoints.room((u64::from(self.restarts) + 1) * least_bytes(Format::Npz, model))?;
-        let Some(format) = self.output.format() else { return Ok(()) };
-        formats::holds(format, model).map_err(|message| Error::Usage(format!("--out: {message}")))?;
-        self.output.path().map_or(Ok(()), |(path, format)| room(path, least_bytes(format, model)))
+        self.output.check(model, ranks)
     }
 
     /// Draws the sequences that are held out, which then weigh nothing.
@@ -353,13 +357,16 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let given = ranks.agree(options.known.read(given))?;
     let (given, held) = ranks.agree(options.hold_out(given))?;
     ranks.same_files()?;
-    ranks.agree(options.plots.check(given.ranks(&ranks)))?;
     options.training.ties = ranks.agree(ties(&given.model, options.tie))?;
     let model = with_covariances(given.model.clone(), options.covariances);
     let model = model.and_then(|model| tied(model, &options.training.ties));
-    let model = ranks.agree(model.and_then(|model| options.check(&model).map(|()| model)))?;
+    let model = ranks.agree(model.and_then(|model| options.check(&model, given.ranks(&ranks)).map(|()| model)))?;
     options.training.frozen = ranks.agree(frozen(&model, &options.freeze))?;
     let trainings = ranks.agree(options.trainings(model, &given))?;
+    if let Some(files) = &options.beliefs {
+        let (options, output, name) = (&options.training, &options.output, options.source.input.model.name());
+        return variational::Task { given: &given, name, starts: &trainings, options, files, output }.run(&ranks, out);
+    }
     let models = &trainings[0];
     let data = (given.sequences(), &given.records.sets[..]);
     let read = |path| Checkpoint::read(path, models, data, &options.training);
@@ -395,10 +402,11 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         Ok((job, trained, checkpoints, candidates))
     });
     let (job, trained, checkpoints, candidates) = trained?;
-    let first = ranks.is_first();
-    let outcome = if first { job.finish(&trained, &candidates, out) } else { Ok(outcome(&trained)) }?;
+    if ranks.is_first() {
+        job.finish(&trained, &candidates, out)?;
+    }
     checkpoint::finish(checkpoints)?;
-    Ok(outcome)
+    Ok(outcome(&trained))
 }
 
 fn outcome(trained: &Trained) -> Outcome {
@@ -421,8 +429,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Trains the models on one of the ranks. The first shows progress, and ends all if Ctrl-C comes and an E step takes too long. Where
-    /// models are chosen, it also returns ln P(O) of each sequence under the best one.
+    /// Trains the models on one of the ranks. Where models are chosen, it also returns ln P(O) of each sequence under the best one.
     fn train(&mut self, opened: &Opened, models: &[Hmm]) -> Result<(Trained, Option<Checkpoints>, Vec<f64>), Error> {
         let job = &*self;
         let over = self.options.training.by.over();
@@ -450,29 +457,20 @@ impl Job<'_> {
         models: &[Hmm],
     ) -> Result<(Trained, Option<Checkpoints>), Error> {
         let options = options::Options { slack: self.context.precision.slack(), ..self.options.training.clone() };
-        let so_far = Mutex::new(None);
-        handle_interrupts();
-        let (alone, first) = (opened.comm().size() == 1, opened.comm().rank() == 0);
-        let steps = Steps::new(options.iterations as usize + 1, self.options.quiet || !first);
-        let mut observe = |round: &Round| {
-            steps.next();
-            steps.say(progress(round, options.by));
-            *so_far.lock().unwrap_or_else(PoisonError::into_inner) = round.so_far.cloned();
-            // Several ranks stop together, in the next E step.
-            if alone && interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
         let mut checkpoints = self.options.checkpoints.of_rank(opened.comm().rank());
         let session = Session {
             resume: self.resume,
             checkpoints: checkpoints.as_mut().map(|checkpoints| (checkpoints, self.hash)),
         };
-        let trained = thread::scope(|scope| {
-            // The end of the training drops the sender.
-            let (_training, ended) = mpsc::channel();
-            if first {
-                scope.spawn(|| end_in_time(self, &so_far, ended));
-            }
-            train_session(recursions, models.to_vec(), &options, session, &mut observe)
+        let steps = Steps::new(options.iterations as usize + 1, self.options.output.quiet || opened.comm().rank() > 0);
+        let finish = |so_far: Option<Trained>| {
+            let trained = so_far.ok_or(runtime::Error::Interrupted)?;
+            let kept = self.keep(&trained);
+            // The training thread holds the lock of the standard output.
+            self.finish(&trained, &[], output::stdout()?).and(kept)
+        };
+        let trained = watched(opened, steps, options.by.likelihood(), finish, |observe| {
+            train_session(recursions, models.to_vec(), &options, session, observe)
         });
         Ok((trained?, checkpoints))
     }
@@ -489,60 +487,20 @@ impl Job<'_> {
     }
 
     /// Writes the model and the plot, prints the report.
-    fn finish(&self, trained: &Trained, candidates: &[Candidate], out: impl Write) -> Result<Outcome, Error> {
+    fn finish(&self, trained: &Trained, candidates: &[Candidate], out: impl Write) -> Result<(), Error> {
         let &Self { options, ref context, mut watch, .. } = self;
         let mut report = Training { context: context.clone(), trained, options: &options.training, candidates };
         let earlier = self.resume.map_or(0.0, |checkpoint| checkpoint.seconds);
         report.context.phases.solve = earlier + watch.lap();
-        // A full disk or a closed pipe must not lose the other results.
-        let written = options.output.write(&report);
+        let objective = options.training.by.likelihood();
         let (name, log) = (options.source.input.model.name(), trained.best().log_likelihood());
-        let title =
-            format!("{name}: {} = {log:.6} after {} iterations", options.training.by.likelihood(), report.iterations());
-        let ranks = &report.context.ranks;
-        let drawn =
-            options.plots.draw(&name, ranks, |format| draw_training(&title, trained, options.training.by, format));
+        let title = format!("{name}: {objective} = {log:.6} after {} iterations", report.iterations());
+        let courses: Vec<&[f64]> = trained.runs.iter().map(|run| &run.log_likelihoods[..]).collect();
+        let drawn = |format| draw_training(&title, &courses, trained.best, objective, format);
+        // A full disk or a closed pipe must not lose the other results.
+        let written = options.output.write(&report, &name, &report.context.ranks, drawn);
         report.context.phases.write = watch.lap();
-        for note in report.notes() {
-            eprintln!("note: {note}");
-        }
-        let printed = options.output.print(&report, out);
-        match report.guarantee() {
-            Some(guarantee) if options.streamed && options.quiet => eprintln!("{guarantee}"),
-            _ if options.streamed => report.write_text(&mut io::stderr())?,
-            _ => {}
-        }
-        written.and(drawn).and(printed)?;
-        Ok(outcome(trained))
-    }
-}
-
-/// Time for an E step to end after Ctrl-C.
-const GRACE: Duration = Duration::from_millis(250);
-
-/// Ends this process, and with it all ranks, with the models of the last round if an E step does not end within [`GRACE`] after Ctrl-C: a
-/// running kernel cannot be stopped.
-fn end_in_time(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) {
-    let mut asked = None;
-    while ended.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout) {
-        if !interrupt::requested() || asked.get_or_insert_with(Instant::now).elapsed() < GRACE {
-            continue;
-        }
-        let trained = so_far.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let finished = match trained {
-            // The training thread holds the lock of the standard output.
-            Some(trained) => {
-                let kept = job.keep(&trained);
-                let finished = output::stdout().map_err(Error::from).and_then(|out| job.finish(&trained, &[], out));
-                finished.and_then(|outcome| kept.map(|()| outcome))
-            }
-            None => Err(runtime::Error::Interrupted.into()),
-        };
-        let code = match finished {
-            Ok(_) => 130,
-            Err(error) => error.report(),
-        };
-        comm::abort(code);
-        process::exit(code.into());
+        let printed = options.output.print(&report, &report.notes(), out);
+        written.and(printed)
     }
 }

@@ -28,10 +28,10 @@ use std::io::{self, Read, Write};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::Error;
 use super::channels::{self, ChannelList, ChannelObject};
 use crate::durations::Duration;
 use crate::model::{Covariances, Emissions, Hmm, HmmParts, Names};
+use warpkov_common::io::Error;
 use warpkov_common::io::json::{Axis, Dense, Fields, Path, Table, Tabular, parse};
 
 #[derive(Default)]
@@ -225,7 +225,7 @@ impl Model {
 }
 
 /// The number of columns or rows of a matrix.
-fn count(matrix: &Dense, index: usize) -> Result<u32, String> {
+pub(super) fn count(matrix: &Dense, index: usize) -> Result<u32, String> {
     let length = matrix.shape.get(index).copied().unwrap_or_default();
     u32::try_from(length).map_err(|_| format!("{length} columns, expected at most {}", u32::MAX))
 }
@@ -257,11 +257,7 @@ pub fn write(out: &mut impl Write, model: &Hmm) -> io::Result<()> {
             matrix(out, "means", means, d)?;
             match covariances {
                 Covariances::Diagonal(variances) => matrix(out, "covariances", variances, d)?,
-                Covariances::Full(matrices) => {
-                    let matrices: Vec<Vec<&[f64]>> =
-                        matrices.chunks_exact(d * d).map(|matrix| matrix.chunks_exact(d).collect()).collect();
-                    list(out, "covariances", &matrices)?;
-                }
+                Covariances::Full(numbers) => matrices(out, "covariances", numbers, d)?,
             }
         }
     }
@@ -274,17 +270,23 @@ pub fn write(out: &mut impl Write, model: &Hmm) -> io::Result<()> {
     writeln!(out, "\n}}")
 }
 
-fn put(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+pub(super) fn put(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     Ok(serde_json::to_writer(out, value)?)
 }
 
-fn field(out: &mut impl Write, key: &str, value: &impl Serialize) -> io::Result<()> {
+pub(super) fn field(out: &mut impl Write, key: &str, value: &impl Serialize) -> io::Result<()> {
     write!(out, ",\n\"{key}\": ")?;
     put(out, value)
 }
 
-fn matrix(out: &mut impl Write, key: &str, numbers: &[f64], columns: usize) -> io::Result<()> {
+pub(super) fn matrix(out: &mut impl Write, key: &str, numbers: &[f64], columns: usize) -> io::Result<()> {
     list(out, key, &numbers.chunks_exact(columns).collect::<Vec<_>>())
+}
+
+/// Writes matrices of D × D, each on a line.
+pub(super) fn matrices(out: &mut impl Write, key: &str, numbers: &[f64], d: usize) -> io::Result<()> {
+    let rows = |matrix| <[f64]>::chunks_exact(matrix, d).collect::<Vec<_>>();
+    list(out, key, &numbers.chunks_exact(d * d).map(rows).collect::<Vec<_>>())
 }
 
 fn list(out: &mut impl Write, key: &str, entries: &[impl Serialize]) -> io::Result<()> {

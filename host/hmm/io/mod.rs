@@ -1,6 +1,7 @@
-//! File formats of models (JSON, hmmlearn's arrays, UMDHMM's text) and of [`sequences`].
+//! File formats of models (JSON, hmmlearn's arrays, UMDHMM's text), of their [posteriors](beliefs), and of [`sequences`].
 
 mod arrays;
+pub mod beliefs;
 mod channels;
 mod json;
 pub mod sequences;

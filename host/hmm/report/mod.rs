@@ -9,6 +9,7 @@ mod occupancy;
 mod posteriors;
 mod score;
 mod train;
+mod variational;
 mod windows;
 
 use std::io::{self, Write};
@@ -21,6 +22,7 @@ pub use self::occupancy::Occupancies;
 pub use self::posteriors::{PosteriorFormat, Posteriors};
 pub use self::score::{ScoreFormat, Scores};
 pub use self::train::{Training, progress};
+pub use self::variational::{BeliefTraining, LOWER_BOUND};
 pub use self::windows::WindowScores;
 use super::divided::RankShare;
 use super::io::sequences::Records;

@@ -27,15 +27,6 @@ pub struct Training<'a> {
 }
 
 impl Training<'_> {
-    /// Whether the best model has converged, and else why training ended.
-    fn status(&self) -> &'static str {
-        match self.trained.status {
-            Status::Converged => "converged",
-            Status::Iterations | Status::Fell => "not converged",
-            Status::Interrupted => "interrupted",
-        }
-    }
-
     /// M steps of the best model.
     #[must_use]
     pub fn iterations(&self) -> usize {
@@ -102,7 +93,7 @@ impl Training<'_> {
 impl Report for Training<'_> {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let best = self.trained.best();
-        let (status, iterations) = (self.status(), self.iterations());
+        let (status, iterations) = (ended(self.trained.status), self.iterations());
         let (first, last) = (best.log_likelihoods[0], best.log_likelihood());
         let likelihood = self.options.by.likelihood();
         let Context { device, precision, phases: Phases { read, solve, write, .. }, .. } = &self.context;
@@ -124,7 +115,7 @@ impl Report for Training<'_> {
     fn guarantee(&self) -> Option<String> {
         let log = self.trained.best().log_likelihood();
         let likelihood = self.options.by.likelihood();
-        Some(format!("{likelihood} = {log:.6}, {} after {} iterations", self.status(), self.iterations()))
+        Some(format!("{likelihood} = {log:.6}, {} after {} iterations", ended(self.trained.status), self.iterations()))
     }
 
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -149,7 +140,7 @@ impl Report for Training<'_> {
         }
         let (run, (aic, bic)) = (self.trained.best(), self.criteria().unzip());
         let fields = Fields {
-            status: self.status(),
+            status: ended(self.trained.status),
             by: self.options.by,
             iterations: self.iterations(),
             log_likelihood: run.log_likelihood(),
@@ -177,8 +168,17 @@ impl Results for Training<'_> {
     }
 }
 
-/// One line of progress of training.
+/// One line of progress of a training that maximises `objective`.
 #[must_use]
-pub fn progress(round: &Round, by: By) -> String {
-    format!("{} {:.6}, {} in training", by.likelihood(), round.objective, round.active)
+pub fn progress<T>(round: &Round<'_, T>, objective: &str) -> String {
+    format!("{objective} {:.6}, {} in training", round.objective, round.active)
+}
+
+/// Whether the best model has converged, and else why training ended.
+pub(super) fn ended(status: Status) -> &'static str {
+    match status {
+        Status::Converged => "converged",
+        Status::Iterations | Status::Fell => "not converged",
+        Status::Interrupted => "interrupted",
+    }
 }

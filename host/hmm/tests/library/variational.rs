@@ -5,13 +5,14 @@ use std::ops::ControlFlow;
 use libm::lgamma;
 use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::generate::{Kind, Uniform};
-use warpkov_hmm::model::{Covariances, Names, cholesky};
-use warpkov_hmm::options::{Options, Precision};
+use warpkov_hmm::io::beliefs;
+use warpkov_hmm::model::{Covariances, Emissions, HmmParts, Names, cholesky};
+use warpkov_hmm::options::{Constraint, Options, Precision, Pseudocounts};
 use warpkov_hmm::run::alone;
 use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{Observations, Sequences};
 use warpkov_hmm::train::{Error, Status};
-use warpkov_hmm::variational::{BeliefRun, Beliefs, EmissionBeliefs, train_beliefs};
+use warpkov_hmm::variational::{BeliefRun, Beliefs, EmissionBeliefs, TrainedBeliefs, train_beliefs};
 use warpkov_runtime::choose::DeviceChoice;
 
 use crate::random::Random;
@@ -171,7 +172,8 @@ fn trained(
             &mut |_| ControlFlow::Continue(()),
         )?)
     });
-    found.unwrap()
+    let TrainedBeliefs { runs, best, status } = found.unwrap();
+    (runs, best, status)
 }
 
 const KINDS: [Kind; 4] = [
@@ -293,4 +295,130 @@ fn wrong_beliefs_are_refused() {
         refused(Beliefs { emissions, ..start }),
         "the precision of state 1 has nu = 1, expected a number above 1, and S positive definite"
     );
+}
+
+/// The numbers of a distribution in one list.
+fn numbers(beliefs: &Beliefs) -> Vec<f64> {
+    let own = match &beliefs.emissions {
+        EmissionBeliefs::Categorical { counts, .. } => counts.clone(),
+        EmissionBeliefs::Gaussian { means, strengths, degrees, scales, .. } => {
+            let (Covariances::Diagonal(scales) | Covariances::Full(scales)) = scales;
+            [&means[..], strengths, degrees, scales].concat()
+        }
+    };
+    [&beliefs.start[..], &beliefs.transitions, beliefs.end.as_deref().unwrap_or_default(), &own].concat()
+}
+
+fn near(found: &Beliefs, expected: &Beliefs, tolerance: f64) -> bool {
+    let (found, expected) = (numbers(found), numbers(expected));
+    found.len() == expected.len()
+        && found.iter().zip(&expected).all(|(x, y)| (x - y).abs() <= tolerance * y.abs().max(1.0))
+}
+
+/// Of one state nothing is approximated: the posterior of some sequences is the prior of the others.
+#[test]
+fn evidence_of_batches_accumulates() {
+    for seed in 0..40 {
+        let (prior, start, all) = case(seed, 1, KINDS[seed as usize % 4], &[4, 2, 3]);
+        let options = Options { tolerance: 1e-13, ..Options::default() };
+        let posterior = |prior: &Beliefs, sequences: &Sequences| {
+            let (mut runs, ..) = trained(DeviceChoice::Cpu, sequences, prior, std::slice::from_ref(&start), &options);
+            runs.swap_remove(0).beliefs
+        };
+        let [first, second] = [&[0][..], &[1, 2]].map(|batch| all.select(batch).unwrap());
+        // Through a file.
+        let mut text = Vec::new();
+        beliefs::write_to(&mut text, &posterior(&prior, &first), &Names::default()).unwrap();
+        let (between, _) = beliefs::read_from(&text[..], "posterior").unwrap();
+        let (one_by_one, at_once) = (posterior(&between, &second), posterior(&prior, &all));
+        assert!(near(&one_by_one, &at_once, 1e-9), "{seed}: {one_by_one:?} {at_once:?}");
+    }
+}
+
+/// Where all states are known, the posterior is the prior and the counts.
+#[test]
+fn known_states_are_counted() {
+    for seed in 0..20 {
+        let model = Uniform { states: 3, kind: Kind::Symbols(4), ends: seed % 2 == 0, seed }.generate().unwrap();
+        let drawn = sample(&model, 5, Some(8), seed).unwrap();
+        let sequences = drawn.sequences.with_states(drawn.states).unwrap();
+        let options = Options::default();
+        let prior = Beliefs::prior(&model, &sequences, &options).unwrap();
+        let start = prior.start_at(&model, &sequences, &options).unwrap();
+        let (runs, ..) = trained(DeviceChoice::Cpu, &sequences, &prior, &[start], &options);
+        let mut expected = prior;
+        let Observations::Symbols(symbols) = sequences.observations() else { panic!("symbols") };
+        let EmissionBeliefs::Categorical { counts, .. } = &mut expected.emissions else { panic!("symbols") };
+        for sequence in 0..sequences.len() {
+            let path: Vec<usize> = sequences.range(sequence).map(|at| sequences.state(at).unwrap() as usize).collect();
+            expected.start[path[0]] += 1.0;
+            path.windows(2).for_each(|pair| expected.transitions[pair[0] * 3 + pair[1]] += 1.0);
+            expected.end.iter_mut().for_each(|end| end[path[path.len() - 1]] += 1.0);
+            sequences
+                .range(sequence)
+                .zip(&path)
+                .for_each(|(at, state)| counts[state * 4 + symbols[at] as usize] += 1.0);
+        }
+        assert!(near(&runs[0].beliefs, &expected, 1e-9), "{seed}: {:?} {expected:?}", runs[0].beliefs);
+    }
+}
+
+/// The defaults of hmmlearn, and a start with the mean and the covariances of the model.
+#[test]
+fn default_priors_and_starts() {
+    for seed in 0..20 {
+        let kind = KINDS[seed as usize % 4];
+        let model = Uniform { states: 2, kind, ends: seed % 3 == 0, seed }.generate().unwrap();
+        // A transition that is impossible stays so.
+        let mut parts: HmmParts = model.into_parts();
+        parts.transitions[1] += parts.transitions[0];
+        parts.transitions[0] = 0.0;
+        let model = parts.validated().unwrap();
+        let drawn = sample(&model, 4, Some(5), seed).unwrap().sequences.with_weights(vec![1.0, 2.0, 0.0, 0.5]).unwrap();
+        let options = Options { pseudocounts: Pseudocounts::equal(0.25), sticky: 3.0, ..Options::default() };
+        let prior = Beliefs::prior(&model, &drawn, &options).unwrap();
+        let start = prior.start_at(&model, &drawn, &options).unwrap();
+        let of_row = if model.end().is_some() { [2.0, 3.0] } else { [1.0, 2.0] };
+        assert_eq!(prior.start, [0.75; 2]);
+        assert_eq!(
+            prior.transitions,
+            [0.0, 1.0 / of_row[0] + 0.25, 1.0 / of_row[1] + 0.25, 1.0 / of_row[1] + (0.25 + 3.0)]
+        );
+        assert!((start.start.iter().sum::<f64>() - 1.5 - 3.5).abs() < 1e-12);
+        let steps = drawn.weighted_steps();
+        assert!((start.transitions[1] - prior.transitions[1] - model.transitions()[1] * steps / 2.0).abs() < 1e-12);
+        assert_eq!(start.transitions[0], 0.0);
+        match (&prior.emissions, &start.emissions, model.emissions()) {
+            (EmissionBeliefs::Categorical { counts, .. }, ..) => assert_eq!(counts[..], [1.0 / 3.0 + 0.25; 6]),
+            (
+                EmissionBeliefs::Gaussian { dimensions, means, strengths, degrees, scales },
+                EmissionBeliefs::Gaussian { strengths: counted, .. },
+                Emissions::Gaussian { means: of_model, covariances: expected, .. },
+            ) => {
+                let d = *dimensions as usize;
+                let Observations::Vectors { values, .. } = drawn.observations() else { panic!("vectors") };
+                let weights = [1.0, 2.0, 0.0, 0.5];
+                let weighted = values.iter().enumerate().skip(d - 1).step_by(d);
+                let mean: f64 = weighted.map(|(at, x)| weights[at / (5 * d)] * x).sum::<f64>() / 17.5;
+                assert!((means[d - 1] - mean).abs() < 1e-12 && means[..d] == means[d..]);
+                assert_eq!((&strengths[..], &degrees[..]), (&[1.0; 2][..], &[d as f64; 2][..]));
+                let (Covariances::Diagonal(scales) | Covariances::Full(scales)) = scales;
+                assert!(scales.iter().all(|s| [0.0, 1e-3].contains(s)) && scales[0] == 1e-3);
+                assert_eq!(counted[0], 1.0 + steps / 2.0);
+                let Emissions::Gaussian { means, covariances, .. } =
+                    start.mean(Names::default()).unwrap().emissions().clone()
+                else {
+                    panic!("vectors")
+                };
+                let (Covariances::Diagonal(found) | Covariances::Full(found)) = covariances;
+                let (Covariances::Diagonal(expected) | Covariances::Full(expected)) = expected;
+                assert!(means == *of_model && found.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-12));
+                let spherical = Options { constraint: Constraint::Spherical, ..Options::default() };
+                assert!(Beliefs::prior(&model, &drawn, &spherical).is_err());
+            }
+            _ => panic!("of one kind"),
+        }
+        let other = Beliefs { transitions: vec![1.0; 4], ..prior };
+        assert!(other.start_at(&model, &drawn, &options).unwrap_err().contains("differ in shape or in zeros"));
+    }
 }
