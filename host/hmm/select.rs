@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::generate::{Error, Kind, Uniform};
-use super::model::{Covariances, Emissions, Hmm, HmmParts, Names};
+use super::model::{Covariances, Emissions, Hmm, Names};
 use super::options::Options;
 use super::sequences::Sequences;
 use super::train::{Trained, aic, bic};

@@ -326,7 +326,7 @@ impl Options {
     fn trainings(&self, model: Hmm, given: &Given) -> Result<Vec<Vec<Hmm>>, Error> {
         let with_random = || Ok([vec![model.clone()], self.random(&model, given, self.restarts)?].concat());
         let of_number = |&states: &u32| {
-            if states == model.states() {
+            if states == model.visits().states() {
                 return with_random();
             }
             let shape = shape(&model, states).map_err(|error| Error::Usage(format!("--choose-states: {error}")))?;
