@@ -290,6 +290,7 @@ hmm() {
     both hmm-train 2 json hmm train "$files/start.json" "$files/data.txt" --iterations 30
     both hmm-restarts 3 json hmm train "$files/start.json" "$files/data.txt" --iterations 20 --restarts 4 --seed 7
     both hmm-prior 2 json hmm train "$files/start.json" "$files/data.txt" --tolerance 1e-4 --pseudocount 0.5
+    both hmm-variational 2 json hmm train "$files/start.json" "$files/data.txt" --by variational --iterations 20
     both hmm-gaussian 2 json hmm train "$files/word.json" "$files/words.csv" --iterations 15
     both hmm-few 3 json hmm train "$files/start.json" "$files/two.txt" --iterations 10
     both hmm-score 2 csv hmm score "$files/truth.json" "$files/data.txt"

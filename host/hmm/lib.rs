@@ -19,6 +19,9 @@
 //! | [`maximise`] | the M step of the Baum-Welch algorithm |
 //! | [`train`] | the loop of training, AIC and BIC |
 //! | [`variational`] | variational Bayes |
+//! | [`stochastic`] | training by batches of sequences |
+//! | [`gradient`] | derivatives of ln P(O) with respect to all parameters |
+//! | [`potentials`] | the sum over the paths of a chain with any potentials, and its derivatives |
 //! | [`select`] | the choice of the number of states |
 //! | [`solution`], [`checkpoint`] | results, and checkpoints of training |
 //! | [`sample`], [`generate`] | sampling of sequences, generation of models |

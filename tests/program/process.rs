@@ -180,7 +180,7 @@ fn training_stops() {
 #[test]
 fn variational_bayes_stops() {
     let folder = tempfile::tempdir().unwrap();
-    let [chain, symbols, trained] = to_be_trained(folder.path(), "16", "16", "100000");
+    let [chain, symbols, trained] = to_be_trained(folder.path(), "8", "8", "20000");
     let posterior = folder.path().join("posterior.json").display().to_string();
     let arguments = ["hmm", "train", &chain, &symbols, "--by", "variational", "--device", "cpu", "--tolerance", "0"];
     let files = ["--iterations", "100000", "--out", &trained, "--posterior", &posterior, "--json"];

@@ -133,7 +133,6 @@ const CLASSES: [Class; 4] = [
             ("of a distribution are 0", "each distribution has a parameter above 0"),
             ("expected a number above", "beta and nu are in range, and S is positive definite"),
             ("S is not symmetric", "S is symmetric"),
-            ("numbers, expected", "nu has one number, or N"),
         ],
         least: [1000, 100],
     },
@@ -281,7 +280,7 @@ impl Class {
                     normal(json!([3.5]), json!([[[2, 0.5], [0.5, 1]]])),
                     json!({
                         "pi": [1.5, 0.5], "A": [[3, 0], [0.5, 2.25]], "end": [1, 0], "B": [[1, 2.5, 0], [0.25, 1, 4]],
-                        "comment": 1, "$schema": "s", "_": [],
+                        "states": ["C", "H"], "symbols": ["1", "2", "3"], "comment": 1, "$schema": "s", "_": [],
                     }),
                     json!({
                         "states": ["C", "H"], "symbols": ["1", "2"], "pi": { "C": 1 }, "end": { "H": 0.5 },

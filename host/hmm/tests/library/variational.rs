@@ -1,19 +1,21 @@
 //! Variational Bayes against the exact evidence: the sum over all paths of the integral over all parameters.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use libm::lgamma;
-use warpkov_hmm::backends::device::OverPaths;
+use warpkov_hmm::backends::device::{ForwardMethod, OverPaths, Scan};
 use warpkov_hmm::generate::{Kind, Uniform};
 use warpkov_hmm::io::beliefs;
 use warpkov_hmm::model::{Covariances, Emissions, HmmParts, Names, cholesky};
 use warpkov_hmm::options::{Constraint, Options, Precision, Pseudocounts};
-use warpkov_hmm::run::alone;
+use warpkov_hmm::run::{Running, Setup};
 use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{Observations, Sequences};
-use warpkov_hmm::train::{Error, Status};
+use warpkov_hmm::train::{Error, Round, Status};
 use warpkov_hmm::variational::{BeliefRun, Beliefs, EmissionBeliefs, TrainedBeliefs, train_beliefs};
-use warpkov_runtime::choose::DeviceChoice;
+use warpkov_runtime::choose::{DeviceChoice, Place};
+use warpkov_runtime::comm::{Communicator, Local};
 
 use crate::random::Random;
 
@@ -161,19 +163,31 @@ fn trained(
     starts: &[Beliefs],
     options: &Options,
 ) -> (Vec<BeliefRun>, usize, Status) {
-    let model = prior.mean(Names::default()).unwrap();
-    let found = alone(&model, sequences, device, Precision::F64, OverPaths::Sums, |recursions| {
-        Ok::<_, Box<dyn std::error::Error>>(train_beliefs(
-            recursions,
-            sequences,
-            prior,
-            starts.to_vec(),
-            options,
-            &mut |_| ControlFlow::Continue(()),
-        )?)
-    });
-    let TrainedBeliefs { runs, best, status } = found.unwrap();
+    let TrainedBeliefs { runs, best, status } =
+        trained_by(&Local::alone(), device, sequences, prior, starts, options).unwrap();
     (runs, best, status)
+}
+
+/// Training on one of several ranks.
+fn trained_by(
+    comm: &dyn Communicator,
+    device: DeviceChoice,
+    sequences: &Sequences,
+    prior: &Beliefs,
+    starts: &[Beliefs],
+    options: &Options,
+) -> Result<TrainedBeliefs, String> {
+    let model = prior.mean(Names::default()).unwrap();
+    let (place, _) = Place::open(device, None).unwrap();
+    let (scan, over, method, precision) = (Scan::Auto, OverPaths::Sums, ForwardMethod::Fused, Precision::F64);
+    let setup = Setup { sequences, sets: &[], place: &place, precision, scan, over, method, comm };
+    let work = |recursions: &mut Running| {
+        let starts = starts.to_vec();
+        let mut observe = |_: &Round<'_, TrainedBeliefs>| ControlFlow::Continue(());
+        Ok::<_, Box<dyn std::error::Error>>(train_beliefs(recursions, sequences, prior, starts, options, &mut observe)?)
+    };
+    let found = setup.with_recursions(&model, starts.len(), |divided| Ok(divided?), work);
+    found.map(|(trained, _)| trained).map_err(|error| error.to_string())
 }
 
 const KINDS: [Kind; 4] = [
@@ -335,6 +349,25 @@ fn evidence_of_batches_accumulates() {
     }
 }
 
+#[test]
+fn two_ranks_are_one() {
+    for seed in 0..24 {
+        let (prior, start, sequences) = case(seed, 2, KINDS[seed as usize % 4], &[4, 3, 1, 6]);
+        let (starts, options) = ([start, prior.clone()], Options { iterations: 20, ..Options::default() });
+        let (alone, ..) = trained(DeviceChoice::Cpu, &sequences, &prior, &starts, &options);
+        for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
+            let ranks = Local::run(2, Duration::from_secs(60), |local| {
+                trained_by(local, device, &sequences, &prior, &starts, &options)
+            });
+            let ranks = ranks.unwrap();
+            assert_eq!(ranks[0], ranks[1], "{seed}");
+            for (one, other) in ranks[0].runs.iter().zip(&alone) {
+                assert!(one.bounds.len() == other.bounds.len() && near(&one.beliefs, &other.beliefs, 1e-6), "{seed}");
+            }
+        }
+    }
+}
+
 /// Where all states are known, the posterior is the prior and the counts.
 #[test]
 fn known_states_are_counted() {
@@ -397,9 +430,11 @@ fn default_priors_and_starts() {
             ) => {
                 let d = *dimensions as usize;
                 let Observations::Vectors { values, .. } = drawn.observations() else { panic!("vectors") };
-                let weights = [1.0, 2.0, 0.0, 0.5];
-                let weighted = values.iter().enumerate().skip(d - 1).step_by(d);
-                let mean: f64 = weighted.map(|(at, x)| weights[at / (5 * d)] * x).sum::<f64>() / 17.5;
+                let of_sequence = |sequence: usize| -> f64 {
+                    let rows = drawn.range(sequence).map(|at| values[at * d + d - 1]);
+                    drawn.weight(sequence) * rows.sum::<f64>()
+                };
+                let mean = (0..4).map(of_sequence).sum::<f64>() / steps;
                 assert!((means[d - 1] - mean).abs() < 1e-12 && means[..d] == means[d..]);
                 assert_eq!((&strengths[..], &degrees[..]), (&[1.0; 2][..], &[d as f64; 2][..]));
                 let (Covariances::Diagonal(scales) | Covariances::Full(scales)) = scales;
