@@ -33,7 +33,7 @@ impl Case {
         let random = &mut Random(seed);
         let n = 1 + seed as usize % 4;
         let scale = [0.1, 1.0, 30.0][seed as usize % 3];
-        let never = if seed % 2 == 0 { 0.0 } else { 0.15 };
+        let never = if seed.is_multiple_of(2) { 0.0 } else { 0.15 };
         let lengths = vec![1 + seed as usize % 5, 1, 3];
         let mut drawn = |count: usize| -> Vec<f64> {
             let number =
