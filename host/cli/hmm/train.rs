@@ -340,9 +340,10 @@ impl Options {
 
     /// Random models of the shape of `model`.
     fn random(&self, model: &Hmm, given: &Given, count: u32) -> Result<Vec<Hmm>, Error> {
+        let ties = ties(model, self.tie)?;
         let random = |stream: u32| {
             let fresh = self.start.model(model, given.sequences(), self.seed, stream.into());
-            tied(kept(with_covariances(fresh, self.covariances)?, model, self.training.frozen)?, &self.training.ties)
+            tied(kept(with_covariances(fresh, self.covariances)?, model, self.training.frozen)?, &ties)
         };
         (0..count).map(random).collect()
     }
@@ -377,7 +378,10 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         let (mut all, mut candidates) = (Vec::new(), Vec::new());
         for models in &trainings {
             let (context, resume) = (opened.context(), resume.as_ref());
-            let mut job = Job { options: &options, context, resume, hash: model, watch: Watch::start() };
+            // The steps of durations are tied, which differ with the number of states.
+            let training = options::Options { ties: ties(&models[0], options.tie)?, ..options.training.clone() };
+            let watch = Watch::start();
+            let mut job = Job { options: &options, training, context, resume, hash: model, watch };
             let (trained, checkpoints, logs) = job.train(opened, models).map_err(|error| match error {
                 Error::Train(training::Error::Impossible { sequence }) => {
                     Error::Usage(format!("{}: its likelihood is 0, and stays so", given.why_impossible(sequence - 1)))
@@ -385,8 +389,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
                 error => error,
             })?;
             if !logs.is_empty() {
-                let (training, sequences) = (&options.training, given.sequences());
-                candidates.push(Candidate::new(&trained, &logs, training, sequences, held.as_ref()));
+                candidates.push(Candidate::new(&trained, &logs, &job.training, given.sequences(), held.as_ref()));
             }
             let interrupted = trained.status == Status::Interrupted;
             all.push((job, trained, checkpoints));
@@ -420,6 +423,8 @@ fn outcome(trained: &Trained) -> Outcome {
 /// A training run.
 struct Job<'a> {
     options: &'a Options,
+    /// Those of these models.
+    training: options::Options,
     context: Context<'a>,
     resume: Option<&'a Checkpoint>,
     /// The hash of the models and sequences.
@@ -432,7 +437,7 @@ impl Job<'_> {
     /// Trains the models on one of the ranks. Where models are chosen, it also returns ln P(O) of each sequence under the best one.
     fn train(&mut self, opened: &Opened, models: &[Hmm]) -> Result<(Trained, Option<Checkpoints>, Vec<f64>), Error> {
         let job = &*self;
-        let over = self.options.training.by.over();
+        let over = self.training.by.over();
         let trained = opened.recursions(over, &models[0], models.len(), |recursions| {
             let (trained, checkpoints) = job.train_by(recursions, opened, models)?;
             let mut logs = Vec::new();
@@ -456,7 +461,7 @@ impl Job<'_> {
         opened: &Opened,
         models: &[Hmm],
     ) -> Result<(Trained, Option<Checkpoints>), Error> {
-        let options = options::Options { slack: self.context.precision.slack(), ..self.options.training.clone() };
+        let options = options::Options { slack: self.context.precision.slack(), ..self.training.clone() };
         let mut checkpoints = self.options.checkpoints.of_rank(opened.comm().rank());
         let session = Session {
             resume: self.resume,
@@ -482,17 +487,17 @@ impl Job<'_> {
         let logs = |run: &Run| run.log_likelihoods.len().saturating_sub(1) as u32;
         let iteration = runs.iter().map(logs).max().unwrap_or_default();
         let seconds = self.resume.map_or(0.0, |checkpoint| checkpoint.seconds) + self.watch.elapsed();
-        checkpoints.save(&Checkpoint { iteration, runs, seconds }.contents(&self.options.training, self.hash));
+        checkpoints.save(&Checkpoint { iteration, runs, seconds }.contents(&self.training, self.hash));
         Ok(checkpoints.finish()?)
     }
 
     /// Writes the model and the plot, prints the report.
     fn finish(&self, trained: &Trained, candidates: &[Candidate], out: impl Write) -> Result<(), Error> {
-        let &Self { options, ref context, mut watch, .. } = self;
-        let mut report = Training { context: context.clone(), trained, options: &options.training, candidates };
+        let &Self { options, ref training, ref context, mut watch, .. } = self;
+        let mut report = Training { context: context.clone(), trained, options: training, candidates };
         let earlier = self.resume.map_or(0.0, |checkpoint| checkpoint.seconds);
         report.context.phases.solve = earlier + watch.lap();
-        let objective = options.training.by.likelihood();
+        let objective = training.by.likelihood();
         let (name, log) = (options.source.input.model.name(), trained.best().log_likelihood());
         let title = format!("{name}: {objective} = {log:.6} after {} iterations", report.iterations());
         let courses: Vec<&[f64]> = trained.runs.iter().map(|run| &run.log_likelihoods[..]).collect();

@@ -61,7 +61,7 @@ use crate::hmm::model::Split;
 ///
 /// An emission is plain data, the same for all states. The kernels copy it to every thread. The same code runs on the GPU, on
 /// the CPU and under the emulator; on a GPU, a panic ends the program. Functions of numbers are those of
-/// [`Real`](warpkov_device::device::Real), which give the same bits everywhere.
+/// [`Real`], which give the same bits everywhere.
 pub trait Emission: Copy {
     /// C, at least 1.
     fn components(&self) -> u32;
