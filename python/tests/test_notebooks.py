@@ -13,8 +13,8 @@ pytest.importorskip("matplotlib")
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
 
-def test_there_is_one_per_model_class():
-    assert [path.stem for path in NOTEBOOKS] == ["hmm", "mdp", "pomdp"]
+def test_each_model_class_and_application_has_one():
+    assert [path.stem for path in NOTEBOOKS] == ["cpg", "hmm", "mdp", "pomdp", "regimes"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
