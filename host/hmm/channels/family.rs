@@ -1,11 +1,10 @@
 //! What families of distributions have in common.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use rand_chacha::ChaCha8Rng;
 
-use super::code::Law;
+use super::law::Coded;
 
 /// The numbers that a parameter may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,21 +110,12 @@ pub(crate) trait Density: Send + Sync {
     fn count(&self, x: &[f64], z: &[f64], state: usize, gamma: f64, sums: &mut [f64]);
 
     /// The densities as code that a device runs; `None` if the host computes them.
-    fn on_device(&self) -> Option<OnDevice> {
+    fn on_device(&self) -> Option<Coded> {
         None
     }
 
     /// Writes what that code takes as x.
     fn prepare(&self, _x: &[f64], _prepared: &mut [f64]) {}
-}
-
-/// The densities of a channel as code that a device runs.
-pub(crate) struct OnDevice {
-    pub law: Arc<dyn Law>,
-    /// θ, N × P.
-    pub parameters: Vec<f64>,
-    /// How many sums of the law come before those of the family.
-    pub skipped: usize,
 }
 
 /// A derivative `sum` / `by`; 0 without observations, whatever the parameter.

@@ -3,8 +3,8 @@
 //! Of families whose components are independent, each component has statistics of its own, such as 1 and x. They are all 0 where the
 //! component is missing, so that the component has probability 1.
 
-use super::code::natural;
-use super::family::{Density, Estimated, OnDevice, Parametric, Sizes};
+use super::family::{Density, Estimated, Parametric, Sizes};
+use super::law::{Coded, natural};
 
 /// Statistics up to which a device computes the densities: it stores all of them for each observation.
 const ON_DEVICE: usize = 64;
@@ -47,11 +47,11 @@ impl<E: ExponentialFamily> Density for Natural<E> {
         self.family.observe(x, &mut |index, statistic| sums[index] += gamma * statistic);
     }
 
-    fn on_device(&self) -> Option<OnDevice> {
+    fn on_device(&self) -> Option<Coded> {
         let (n, statistics) = (self.states, self.natural.len() / self.states);
         let parameters = (0..n * statistics).map(|at| self.natural[at % statistics * n + at / statistics]);
         // The law's first sum is that of γ.
-        let found = OnDevice { law: natural(statistics), parameters: parameters.collect(), skipped: 1 };
+        let found = Coded { law: natural(statistics), parameters: parameters.collect(), skipped: 1 };
         (statistics <= ON_DEVICE).then_some(found)
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::backends::cpu::densities::{Completion, Densities};
-use crate::channels::{Channel, Channels, Density, Gaussian, OnDevice, Unsupported};
+use crate::channels::{Channel, Channels, Coded, Density, Gaussian, Unsupported};
 use crate::covariances::Covariances;
 use crate::sequences::Sequences;
 
@@ -82,7 +82,7 @@ impl ChannelDensities {
     }
 
     /// The densities of each channel as code, and the place of its sums; `None` if the host computes those of any.
-    pub fn on_device(&self) -> Option<Vec<(OnDevice, Range<usize>)>> {
+    pub fn on_device(&self) -> Option<Vec<(Coded, Range<usize>)>> {
         let of =
             |(_, density, sums): &(Channel, Box<dyn Density>, Range<usize>)| Some((density.on_device()?, sums.clone()));
         self.channels.iter().map(of).collect()

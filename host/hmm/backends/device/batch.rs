@@ -426,7 +426,8 @@ impl<'d, T: Precise> Batch<'d, T> {
             }
             let Work { trellis, counts, .. } = work;
             if let Some(channels) = set.gaussians.as_ref().and_then(|gaussians| gaussians.channels.as_ref()) {
-                channels.count(device, (launch.packing, sequences), back, trellis.gamma.get(), &mut channel_sums)?;
+                let (packed, window) = ((launch.packing, sequences), (&back.window.rows, back.capacity));
+                channels.count(device, packed, window, trellis.gamma.get(), &mut channel_sums)?;
             } else if let Some(gaussians) = &set.gaussians {
                 let gamma = trellis.gamma.get();
                 let rest = gaussians.complete(device, &set.hosts, stride, back, partial, gamma, &mut completed)?;

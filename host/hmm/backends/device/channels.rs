@@ -17,7 +17,6 @@ use warpkov_kernels::hmm::{normal, power};
 use crate::backend::sums_of_channels;
 use crate::backends::cpu::{ChannelDensities, restrict};
 use crate::backends::device::packing::Packing;
-use crate::backends::device::variant::Back;
 use crate::channels::{Law, natural};
 use crate::model::{Emissions, Hmm};
 use crate::sequences::Sequences;
@@ -51,7 +50,7 @@ struct LawOnDevice {
 }
 
 /// Rows of `stride` densities, of their logarithms, and the logarithms of their scales, for each model and row of a packing.
-pub struct Rows<T: Precise> {
+pub struct ShiftedTables<T: Precise> {
     pub table: AnyBuffer<T>,
     pub log_table: AnyBuffer<T>,
     pub shift: AnyBuffer<f64>,
@@ -145,7 +144,7 @@ impl DeviceChannels {
         device: &AnyDevice,
         (packing, sequences): (&Packing, &Sequences),
         known: &AnyBuffer<u32>,
-    ) -> Result<Rows<T>, DeviceError> {
+    ) -> Result<ShiftedTables<T>, DeviceError> {
         use warpkov_device::launch::Buffer;
 
         let Self { densities, laws, states, stride } = self;
@@ -156,7 +155,7 @@ impl DeviceChannels {
             let blocks = ((rows * states) as u64).div_ceil(256).min(BLOCKS) as u32;
             let shape = |x, threads| Shape::new(Dim3 { x, y: count as u32, z: 1 }, threads);
             let (table, log_table) = (device.zeros(numbers)?, device.zeros(numbers)?);
-            let mut tables = Rows { table, log_table, shift: device.zeros(count * rows)? };
+            let mut tables = ShiftedTables { table, log_table, shift: device.zeros(count * rows)? };
             let (observed, has_states) = (rows as u32, u32::from(!known.is_empty()));
             // SAFETY: each law has its components for all rows, and its parameters for all states of all models. The tables have
             // `stride` numbers for each row of each model, `known` is empty or has a state for each row.
@@ -164,7 +163,7 @@ impl DeviceChannels {
                 for law in &laws[1..] {
                     law.law.launch_logs(device, shape(blocks, 256), self.observed(law, observed), &mut logs)?;
                 }
-                let Rows { table, log_table, shift } = &mut tables;
+                let ShiftedTables { table, log_table, shift } = &mut tables;
                 tabulate(
                     device,
                     shape(observed, THREADS),
@@ -191,40 +190,58 @@ impl DeviceChannels {
             restrict(&mut found, sequences.state(at), f64::NEG_INFINITY);
             *shift = write_row(&found, probs, logs);
         });
-        Ok(Rows { table: device.upload(&probs)?, log_table: device.upload(&logs)?, shift: device.upload(&shifts)? })
+        Ok(ShiftedTables {
+            table: device.upload(&probs)?,
+            log_table: device.upload(&logs)?,
+            shift: device.upload(&shifts)?,
+        })
     }
 
-    /// Adds the posteriors of a window to the sums of each model.
+    /// Adds the posteriors of a window to the sums of each model. It has these rows of the packing; γ has `capacity` rows per model.
     pub fn count<T: Precise>(
         &self,
         device: &AnyDevice,
         (packing, sequences): (&Packing, &Sequences),
-        Back { window, capacity, .. }: &Back<'_>,
+        (window, capacity): (&Range<u32>, u32),
         gamma: &AnyBuffer<T>,
         sums: &mut [Vec<f64>],
     ) -> Result<(), DeviceError> {
         let Self { densities, laws, states, stride } = self;
         let Some(laws) = laws else {
             let all = device.to_vec(gamma)?;
-            let each = densities.iter().zip(all.chunks_exact(*capacity as usize * stride)).zip(sums);
+            let observations = &packing.observation[window.start as usize..window.end as usize];
+            let chunk = observations.len().div_ceil(PARTS as usize).max(1);
+            let each = densities.iter().zip(all.chunks_exact(capacity as usize * stride)).zip(sums);
             for ((densities, gamma), sums) in each {
-                let observations = &packing.observation[window.rows.start as usize..window.rows.end as usize];
-                for (&at, gamma) in observations.iter().zip(gamma.chunks_exact(*stride)) {
-                    densities.count(densities.rows(sequences, at as usize), |state| gamma[state].to_f64(), sums);
+                let of_part = |(part, gamma): (&[u32], &[T])| {
+                    let mut sums = vec![0.0; sums.len()];
+                    for (&at, gamma) in part.iter().zip(gamma.chunks_exact(*stride)) {
+                        densities.count(
+                            densities.rows(sequences, at as usize),
+                            |state| gamma[state].to_f64(),
+                            &mut sums,
+                        );
+                    }
+                    sums
+                };
+                let parts = observations.par_chunks(chunk).zip(gamma.par_chunks(chunk * stride));
+                // Added in order: the same bits by any number of threads.
+                for part in parts.map(of_part).collect::<Vec<_>>() {
+                    sums.iter_mut().zip(part).for_each(|(sum, more)| *sum += more);
                 }
             }
             return Ok(());
         };
         let count = densities.len();
         let parts = capacity.div_ceil(64).min(PARTS);
-        let (rows, split) = (window.rows.len() as u32, capacity.div_ceil(parts));
-        let split = Split { rows, window: *capacity, split, more: 0 };
+        let (rows, split) = (window.len() as u32, capacity.div_ceil(parts));
+        let split = Split { rows, window: capacity, split, more: 0 };
         for law in laws {
             let len = law.law.sums() * stride;
             let mut found = device.zeros(count * parts as usize * len)?;
             let blocks = len.div_ceil(256) as u32;
             let shape = Shape::new(Dim3 { x: blocks, y: count as u32, z: parts }, 256);
-            let (observed, first) = (self.observed(law, packing.rows()), window.rows.start);
+            let (observed, first) = (self.observed(law, packing.rows()), window.start);
             // SAFETY: as for `tables`. `Packing::windows` yields windows within its rows, `gamma` has `capacity` rows per model, and
             // `found` has `parts` parts for each.
             unsafe { law.law.launch_sums(device, shape, observed, (first, split), gamma, &mut found)? };

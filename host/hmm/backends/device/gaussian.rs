@@ -15,7 +15,7 @@ use warpkov_kernels::hmm::model::Split;
 
 use crate::backend::Statistics;
 use crate::backends::cpu::{Completion, Densities, is_partial, restrict};
-use crate::backends::device::channels::{DeviceChannels, Rows, write_row};
+use crate::backends::device::channels::{DeviceChannels, ShiftedTables, write_row};
 use crate::backends::device::launch::Launch;
 use crate::backends::device::packing::Packing;
 use crate::backends::device::variant::Back;
@@ -207,7 +207,7 @@ impl Gaussians {
         base: &AnyBuffer<u32>,
         states: &AnyBuffer<u32>,
     ) -> Result<(Self, Tables<T>), DeviceError> {
-        let Rows { table, log_table, shift } = channels.tables::<T>(device, packed, states)?;
+        let ShiftedTables { table, log_table, shift } = channels.tables::<T>(device, packed, states)?;
         let mut this = Self {
             dimensions: 0,
             full: false,
