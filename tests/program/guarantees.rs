@@ -5,8 +5,8 @@ use super::features::{has_test, read};
 /// The spans of code that name a test of a file: `path.rs::test`, or `path.py::test`.
 fn tests(page: &str) -> impl Iterator<Item = (&str, &str)> {
     let spans = page.split('`').skip(1).step_by(2);
-    let is_file = |file: &str| file.ends_with(".rs") || file.ends_with(".py");
-    spans.filter_map(|span| span.split_once("::")).filter(move |(file, _)| is_file(file))
+    let pairs = spans.filter_map(|span| span.split_once("::"));
+    pairs.filter(|(file, _)| file.ends_with(".rs") || file.ends_with(".py"))
 }
 
 /// Whether a file of Rust or Python has a test of this name.
