@@ -189,4 +189,4 @@ def test_what_cannot_learn_from_batches_says_so():
     with pytest.raises(ValueError, match="at once"):
         VariationalCategoricalHMM(2).partial_fit([[0], [1]])
     with pytest.raises(ValueError, match="lengths"):
-        CategoricalHMM(2).partial_fit([[0], [1]], [3])
+        CategoricalHMM(2).partial_fit([[0], [1]], lengths=[3])

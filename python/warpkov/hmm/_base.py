@@ -208,7 +208,7 @@ class BaseHMM:
             warnings.warn(f"training has stopped {why}", ConvergenceWarning, stacklevel=2)
         return self
 
-    def partial_fit(self: Model, X: Any, lengths: Any = None) -> Model:
+    def partial_fit(self: Model, X: Any, y: Any = None, *, lengths: Any = None) -> Model:
         """Learn from a batch of sequences, by stochastic EM: for data that does not fit in memory, or that arrives over time.
 
         The mean expected counts of an observation are averaged with those of the batches before, with steps
@@ -220,9 +220,11 @@ class BaseHMM:
         ----------
         X, lengths
             As for `fit`, at least one whole sequence.
+        y
+            Not used; scikit-learn passes it.
         """
-        sequences, array = self._sequences(X, lengths)
         learnt: Any = self.__dict__.get("_learnt")
+        sequences, array = self._sequences(X, lengths) if learnt is None else self._observed(X, lengths)
         if learnt is None:
             self._start(array, _generator(self.random_state))
             none = dict.fromkeys(("states", "weights", "ties", "observe"))

@@ -37,7 +37,7 @@ class _Variational(BaseHMM):
     def _initialise_emissions(self, X: np.ndarray, random: np.random.Generator) -> None:
         raise NotImplementedError
 
-    def partial_fit(self, X: Any, lengths: Any = None) -> Any:
+    def partial_fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Any:
         """Not for these models: raises ValueError."""
         raise ValueError(f"{type(self).__name__} learns from all sequences at once: call fit")
 
