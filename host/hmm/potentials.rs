@@ -175,15 +175,7 @@ impl Potentials<'_> {
             return Err(ChainError::Number { array: "weights", at, found: weights[at] });
         }
         let mut found = Derivatives { start: vec![0.0; n], transitions: vec![0.0; n * n], ..Derivatives::default() };
-        found.steps = alone(&model, &sequences, device, precision, OverPaths::Sums, |recursions| {
-            found.log_z = recursions.log_likelihoods()?.remove(0);
-            Ok::<_, Error>(recursions.posteriors()?.remove(0))
-        })?;
-        for (of, &weight) in weights.iter().enumerate() {
-            let Range { start, end } = sequences.range(of);
-            found.steps[start * n..end * n].iter_mut().for_each(|x| *x *= weight);
-        }
-        // Weights of sequences are positive: one pass for each sign.
+        // Weights of sequences are positive: one pass for each sign. The first has the posteriors, too.
         for sign in [1.0, -1.0] {
             let own: Vec<f64> = weights.iter().map(|weight| (sign * weight).max(0.0)).collect();
             if own.iter().all(|weight| *weight == 0.0) {
@@ -191,6 +183,9 @@ impl Potentials<'_> {
             }
             let weighted = sequences.clone().with_weights(own)?;
             let counts = alone(&model, &weighted, device, precision, OverPaths::Sums, |recursions| {
+                if found.steps.is_empty() {
+                    found.steps = recursions.posteriors()?.remove(0);
+                }
                 Ok::<_, Error>(recursions.expect()?.remove(0))
             })?;
             let add = |sums: &mut [f64], counts: &[f64]| {
@@ -198,6 +193,19 @@ impl Potentials<'_> {
             };
             add(&mut found.start, &counts.start);
             add(&mut found.transitions, &counts.transitions);
+            found.log_z = counts.log_likelihoods;
+        }
+        if found.steps.is_empty() {
+            // All weights are 0.
+            return Ok(Derivatives {
+                log_z: self.log_z(device, precision)?,
+                steps: vec![0.0; self.steps.len()],
+                ..found
+            });
+        }
+        for (of, &weight) in weights.iter().enumerate() {
+            let Range { start, end } = sequences.range(of);
+            found.steps[start * n..end * n].iter_mut().for_each(|x| *x *= weight);
         }
         found.log_z.iter_mut().for_each(|log| *log += shift);
         Ok(found)

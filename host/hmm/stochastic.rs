@@ -14,7 +14,7 @@ use super::maximise::{Spread, maximise};
 use super::model::{Emissions, Hmm};
 use super::options::Options;
 use super::sequences::Sequences;
-use super::train::Error;
+use super::train::{Error, add_log_likelihoods};
 
 /// α if nothing else is asked for.
 pub const EXPONENT: f64 = 0.7;
@@ -78,17 +78,9 @@ impl Stochastic {
         recursions.set_models(std::slice::from_ref(&self.model)).map_err(Error::Backend)?;
         let mut found = recursions.expect().map_err(Error::Backend)?;
         let mut counts = found.pop().ok_or(Error::None)?;
-        let (mut log_likelihood, mut observed) = (0.0, 0.0);
-        for (sequence, log) in counts.log_likelihoods.iter().enumerate() {
-            let weight = sequences.weight(sequence);
-            if weight > 0.0 {
-                if !log.is_finite() {
-                    return Err(Error::Impossible { sequence: sequence + 1 });
-                }
-                log_likelihood += weight * log;
-                observed += weight * sequences.range(sequence).len() as f64;
-            }
-        }
+        let weight = |sequence: usize| sequences.weight(sequence);
+        let log_likelihood = add_log_likelihoods(0.0, &counts.log_likelihoods, weight)?;
+        let observed = sequences.weighted_steps();
         counts.scale(1.0 / observed);
         if self.floors.is_empty() {
             self.floors = Spread::new(sequences).floors(self.options.floor);

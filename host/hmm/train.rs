@@ -186,13 +186,7 @@ impl<'a> InTraining<'a> {
     fn judge<E>(&mut self, found: &[Vec<f64>]) -> Result<(), Error<E>> {
         let weight = |sequence: usize| self.weights.get(sequence).copied().unwrap_or(1.0);
         for (&index, log_likelihoods) in self.active.iter().zip(found) {
-            let mut log_likelihood = 0.0;
-            for (sequence, log) in log_likelihoods.iter().enumerate().filter(|(sequence, _)| weight(*sequence) > 0.0) {
-                if !log.is_finite() {
-                    return Err(Error::Impossible { sequence: sequence + 1 });
-                }
-                log_likelihood += weight(sequence) * log;
-            }
+            let log_likelihood = add_log_likelihoods(0.0, log_likelihoods, weight)?;
             let (run, options) = (&mut self.runs[index], self.options);
             let objective = log_likelihood + log_prior(&run.model, options);
             let before = run.objectives.last().copied();
@@ -229,6 +223,24 @@ impl<'a> InTraining<'a> {
         }
         Ok(())
     }
+}
+
+/// `sum` + Σ w ln P(O) over the sequences of positive weight w.
+///
+/// # Errors
+/// [`Error::Impossible`].
+pub(super) fn add_log_likelihoods<E>(
+    mut sum: f64,
+    logs: &[f64],
+    weight: impl Fn(usize) -> f64,
+) -> Result<f64, Error<E>> {
+    for (sequence, log) in logs.iter().enumerate().filter(|(sequence, _)| weight(*sequence) > 0.0) {
+        if !log.is_finite() {
+            return Err(Error::Impossible { sequence: sequence + 1 });
+        }
+        sum += weight(sequence) * log;
+    }
+    Ok(sum)
 }
 
 /// Trains every model until it converges. `observe` sees each [`Round`] and may stop training.

@@ -23,7 +23,7 @@ use super::model::{Covariances, Emissions, Hmm, HmmParts, Invalid, Names, choles
 use super::options::{Constraint, Options};
 use super::sequences::{Observations, Sequences};
 use super::special::digamma;
-use super::train::{Error, Round, Status};
+use super::train::{Error, Round, Status, add_log_likelihoods};
 
 /// A distribution of the parameters of a model of N states. A Dirichlet parameter of 0 stands for a probability that is always 0.
 #[derive(Clone, Debug, PartialEq)]
@@ -711,13 +711,7 @@ fn judge<E>(
     prior: &Beliefs,
     options: &Options,
 ) -> Result<(), Error<E>> {
-    let mut bound = -run.beliefs.divergence(prior);
-    for (sequence, log) in logs.iter().enumerate().filter(|(sequence, _)| sequences.weight(*sequence) > 0.0) {
-        if !log.is_finite() {
-            return Err(Error::Impossible { sequence: sequence + 1 });
-        }
-        bound += sequences.weight(sequence) * log;
-    }
+    let bound = add_log_likelihoods(-run.beliefs.divergence(prior), logs, |sequence| sequences.weight(sequence))?;
     if let Some(&from) = run.bounds.last() {
         if bound < from - options.slack * from.abs().max(1.0) {
             run.fell = Some(from);

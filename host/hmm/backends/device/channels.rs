@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use warpkov_device::launch::{Device, Dim3, Shape};
+use warpkov_device::launch::{Buffer, Device, Dim3, Shape};
 use warpkov_kernels::hmm::emission::{ObservedLaunch, tabulate};
 use warpkov_kernels::hmm::gaussian::THREADS;
 use warpkov_kernels::hmm::model::Split;
@@ -145,8 +145,6 @@ impl DeviceChannels {
         (packing, sequences): (&Packing, &Sequences),
         known: &AnyBuffer<u32>,
     ) -> Result<ShiftedTables<T>, DeviceError> {
-        use warpkov_device::launch::Buffer;
-
         let Self { densities, laws, states, stride } = self;
         let (rows, count) = (packing.observation.len(), densities.len());
         let numbers = count * rows * stride;

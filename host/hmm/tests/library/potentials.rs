@@ -117,6 +117,16 @@ fn derivatives_are_differences() {
     }
 }
 
+/// Nothing is derived with weights of 0, and ln Z is there.
+#[test]
+fn weights_of_zero_have_no_derivatives() {
+    let case = Case::new(3);
+    let found = case.potentials().derivatives(&[0.0; 3], DeviceChoice::Cpu, Precision::F64).unwrap();
+    found.log_z.iter().zip(case.log_z()).for_each(|(found, expected)| near(*found, expected, 1e-12, "ln Z"));
+    assert!([&found.start, &found.transitions, &found.steps].into_iter().flatten().all(|x| *x == 0.0));
+    assert_eq!(found.steps.len(), case.steps.len());
+}
+
 #[test]
 fn wrong_numbers_are_refused() {
     let (start, transitions, steps) = ([0.0; 2], [0.0; 4], [0.0; 6]);
