@@ -10,7 +10,7 @@
 //! prediction.
 
 use super::backend::{Expected, Recursions, Statistics};
-use super::maximise::{Spread, maximise};
+use super::maximise::{Held, Spread, maximise};
 use super::model::{Emissions, Hmm};
 use super::options::Options;
 use super::sequences::Sequences;
@@ -28,10 +28,33 @@ pub struct Stochastic {
     /// s, the counts per observation.
     counts: Option<Expected>,
     batches: u32,
-    /// Observations so far, by the weights of their sequences.
+    /// Observations so far, by the weights of their sequences, at most [`most`](Self::end_pass).
     observed: f64,
+    most: f64,
     /// The variance floors, from the first batch.
     floors: Vec<f64>,
+}
+
+/// Passes over all batches of a file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Passes {
+    /// Σ ln P(O) of each pass, of each batch under the parameters before it.
+    pub log_likelihoods: Vec<f64>,
+    /// Number of sequences of the last pass.
+    pub sequences: u64,
+    /// Number of observations of the last pass.
+    pub observations: u64,
+}
+
+impl Passes {
+    /// Whether the last two passes differ by no more than the tolerances of `options`.
+    #[must_use]
+    pub fn converged(&self, options: &Options) -> bool {
+        let [.., before, last] = self.log_likelihoods[..] else { return false };
+        let change = (last - before).abs();
+        let absolute = options.tolerance_absolute;
+        change <= options.tolerance * before.abs() || absolute > 0.0 && change <= absolute
+    }
 }
 
 impl Stochastic {
@@ -51,7 +74,16 @@ impl Stochastic {
             return Err("stochastic EM is for models without durations".to_owned());
         }
         options.check(&model)?;
-        Ok(Self { model, options, exponent, counts: None, batches: 0, observed: 0.0, floors: Vec::new() })
+        Ok(Self {
+            model,
+            options,
+            exponent,
+            counts: None,
+            batches: 0,
+            observed: 0.0,
+            most: f64::INFINITY,
+            floors: Vec::new(),
+        })
     }
 
     /// The model after the last batch.
@@ -64,6 +96,23 @@ impl Stochastic {
     #[must_use]
     pub fn batches(&self) -> u32 {
         self.batches
+    }
+
+    /// α.
+    #[must_use]
+    pub fn exponent(&self) -> f64 {
+        self.exponent
+    }
+
+    /// The variances of the model at the floor.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        Held::new(&self.model, &self.floors)
+    }
+
+    /// Says that the batches so far were all there are, and come again: a prior counts against this number of observations from now on.
+    pub fn end_pass(&mut self) {
+        self.most = self.observed;
     }
 
     /// Learns from a batch, whose `recursions` these are. Returns Σ w ln P(O) under the model before.
@@ -95,7 +144,7 @@ impl Stochastic {
                 mean
             }
         };
-        (self.batches, self.observed) = (self.batches + 1, self.observed + observed);
+        (self.batches, self.observed) = (self.batches + 1, (self.observed + observed).min(self.most));
         let mut all = mean.clone();
         all.scale(self.observed);
         let before = self.model.clone();

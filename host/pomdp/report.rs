@@ -335,7 +335,8 @@ impl<'a> Episode<'a> {
     }
 
     /// One line on the return.
-    fn summary(&self) -> String {
+    #[must_use]
+    pub fn summary(&self) -> String {
         let end = if self.ended { "ended" } else { "cut" };
         format!("{:.6} discounted, {end} after {} steps", self.discounted, self.steps.len())
     }

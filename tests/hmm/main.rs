@@ -6,5 +6,6 @@ mod common;
 mod files;
 mod filter;
 mod paths;
+mod stochastic;
 mod train;
 mod variational;

@@ -150,7 +150,7 @@ fn texts_are_read_compressed_and_through_pipes() {
 
 /// Every command that writes files: (arguments, output option, extension). The inputs are those of
 /// [`folder_with_inputs`], or absent.
-const WRITERS: [(&str, &str, &str); 31] = [
+const WRITERS: [(&str, &str, &str); 32] = [
     ("mdp solve grid.json", "--out", "json"),
     ("mdp solve grid.json", "--out", "csv"),
     ("mdp solve grid.json", "--out", "npy"),
@@ -171,6 +171,7 @@ const WRITERS: [(&str, &str, &str); 31] = [
     ("pomdp convert tiger.pomdp", "", "json"),
     ("pomdp generate tiger", "--out", "json"),
     ("pomdp bound tiger.pomdp --policy tiger.alpha", "--plot", "svg"),
+    ("pomdp simulate tiger.pomdp --policy tiger.alpha --steps 3", "--plot", "svg"),
     ("hmm score model.json data.txt --device cpu", "--out", "csv"),
     ("hmm decode model.json data.txt --device cpu", "--out", "txt"),
     ("hmm decode model.json data.txt --device cpu --samples 3", "--out", "csv"),

@@ -1,6 +1,7 @@
 //! Simulation, lookahead and certificates against known values.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::process::Stdio;
 
 use warpkov::pomdp::alpha::AlphaVectors;
@@ -8,9 +9,9 @@ use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::generate::{Layout, RockSample, Tag, Tiger};
 use warpkov::pomdp::lookahead::lookahead;
 use warpkov::pomdp::model::Pomdp;
-use warpkov::pomdp::plot::{draw_bounds, draw_vectors};
+use warpkov::pomdp::plot::{FRAMES, draw_bounds, draw_episode, draw_vectors};
 use warpkov::pomdp::projection::Projection;
-use warpkov::pomdp::simulate::{Error, Options, Simulator, check};
+use warpkov::pomdp::simulate::{Error, Options, Simulator, Step, check};
 use warpkov::pomdp::solution::Round;
 use warpkov::pomdp::verify::verify;
 
@@ -205,6 +206,51 @@ fn plots_show_vectors_and_bounds() {
         assert!(svg.contains("lower bound") && svg.contains("upper bound"));
         assert!(draw_bounds("tiger", rounds, Format::Png).unwrap().starts_with(b"\x89PNG"));
     }
+}
+
+/// A bar for every possible state, as high as its probability, and a mark for the true one; also where bars have no place of their own.
+#[test]
+fn episodes_are_drawn_step_by_step() {
+    use warpkov::common::plot::Format;
+    let (tiger, tag) = (Tiger::default().generate().unwrap(), Tag::default().generate().unwrap());
+    let cases = [
+        (&tiger, tiger_policy(&tiger), 4),
+        (&tag, always(&tag, 0), 20),
+        (&tag, always(&tag, 0), 400),
+        (&tiger, always(&tiger, 0), 0),
+    ];
+    for (model, policy, steps) in cases {
+        let options = Options { episodes: 1, steps: Some(steps), ..Options::default() };
+        let mut seen: Vec<Step> = Vec::new();
+        Simulator::new(model, &policy, &options).unwrap().episode(&mut Projection::default(), 0, |step| {
+            seen.push(step.clone());
+            ControlFlow::Continue(())
+        });
+        let drawn = &seen[..seen.len().min(FRAMES)];
+        let svg = String::from_utf8(draw_episode("episode", model, &seen, Format::Svg).unwrap()).unwrap();
+        assert_eq!(svg.matches("#CE6E14").count(), drawn.len() + 1, "{steps} steps");
+        let possible: usize = drawn.iter().map(|step| step.belief.states().len()).sum();
+        assert_eq!(svg.matches("<rect").count(), 1 + drawn.len() + possible, "{steps} steps");
+        assert!(draw_episode("episode", model, &seen, Format::Png).unwrap().starts_with(b"\x89PNG"));
+    }
+    // Two equal bars at first; heights are those of the probabilities.
+    let first = Step {
+        belief: Belief::new(vec![0, 1], vec![0.25, 0.75]).unwrap(),
+        value: 0.0,
+        state: 1,
+        action: 0,
+        reward: -1.0,
+        next: 1,
+        observation: 1,
+    };
+    let svg = String::from_utf8(draw_episode("one", &tiger, &[first], Format::Svg).unwrap()).unwrap();
+    assert!(svg.contains("tiger-left") && svg.contains("listen: tiger-right"), "{svg}");
+    let heights: Vec<f64> = svg
+        .lines()
+        .filter(|line| line.contains("<rect") && line.contains("#2660A4"))
+        .map(|line| line.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(heights.len() == 2 && (heights[1] / heights[0] - 3.0).abs() < 0.1, "{heights:?}");
 }
 
 /// Exit code and output of the binary.

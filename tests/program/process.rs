@@ -190,6 +190,18 @@ fn variational_bayes_stops() {
     assert!(Path::new(&trained).exists() && Path::new(&posterior).exists());
 }
 
+/// Stochastic EM that is interrupted writes the model of its last batch.
+#[test]
+fn stochastic_em_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let [chain, symbols, trained] = to_be_trained(folder.path(), "8", "8", "2000");
+    let arguments = ["hmm", "train", &chain, &symbols, "--by", "stochastic", "--device", "cpu", "--tolerance", "0"];
+    let output = interrupted(&[&arguments[..], &["--iterations", "10000000", "--out", &trained, "--json"]].concat());
+    let stopped = report(130, &output);
+    assert_eq!(stopped["status"], "interrupted");
+    assert!(Path::new(&trained).exists() && stopped["batches"].as_u64() >= Some(1), "{stopped}");
+}
+
 /// On a device an E step is one kernel, which cannot be stopped: the process ends without waiting for it.
 #[test]
 fn training_on_a_device_stops() {

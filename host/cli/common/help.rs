@@ -27,7 +27,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Options that few people need: those for clusters, for layouts and for experiments.
-const RARE: [&str; 39] = [
+const RARE: [&str; 40] = [
     "all-steps",
     "auto-resume",
     "backups",
@@ -36,6 +36,7 @@ const RARE: [&str; 39] = [
     "costs",
     "device-memory",
     "divide",
+    "exponent",
     "floor",
     "format",
     "freeze",

@@ -9,7 +9,7 @@ use warpkov_hmm::backends::device::{ForwardMethod, OverPaths, Scan};
 use warpkov_hmm::divided::RankShare;
 use warpkov_hmm::io as formats;
 use warpkov_hmm::io::Format;
-use warpkov_hmm::io::sequences::{self, Missing, ReadOptions, Records, Table};
+use warpkov_hmm::io::sequences::{self, Batches, Missing, ReadOptions, Records, Table};
 use warpkov_hmm::model::Hmm;
 use warpkov_hmm::options::Precision;
 use warpkov_hmm::place::{self, cost};
@@ -218,8 +218,13 @@ impl Source {
 
     /// Reads model and sequences, on every rank.
     pub fn read(&self, ranks: &Ranks) -> Result<Given, Error> {
+        self.read_some(ranks, None)
+    }
+
+    /// Reads the model, and the `first` sequences or all, on every rank.
+    pub fn read_some(&self, ranks: &Ranks, first: Option<usize>) -> Result<Given, Error> {
         let devices = ranks.agree(ranks.devices(&self.compute.device))?;
-        let given = ranks.agree(self.read_alone(devices))?;
+        let given = ranks.agree(self.read_alone(devices, first))?;
         ranks.same_files()?;
         if ranks.is_first() {
             given.records.notes.iter().for_each(|note| eprintln!("note: {note}"));
@@ -227,16 +232,29 @@ impl Source {
         Ok(given)
     }
 
-    fn read_alone(&self, devices: Vec<DeviceChoice>) -> Result<Given, Error> {
+    fn read_alone(&self, devices: Vec<DeviceChoice>, first: Option<usize>) -> Result<Given, Error> {
         let Self { input, data, compute, .. } = self;
         let mut watch = Watch::start();
         data.sequences.reads()?;
         data.lengths.as_deref().map_or(Ok(()), reads)?;
         let _starting: Vec<_> = devices.iter().map(|&device| data.sequences.start(device)).collect();
         let model = input.read()?;
-        let records = data.read(&model)?;
+        let records = match first {
+            None => data.read(&model)?,
+            Some(most) => {
+                let records = data.batches(&model)?.next(most)?;
+                let records = records.ok_or_else(|| Error::Usage(format!("{} has no sequences", data.name())))?;
+                // The results are those of all sequences of the file.
+                Records { notes: records.notes, sets: records.sets, ..Records::new(records.sequences) }
+            }
+        };
         let (file, compute, method) = (data.name(), compute.clone(), ForwardMethod::Fused);
         Ok(Given { model, records, file, compute, method, passes: 1.0, devices, read: watch.lap() })
+    }
+
+    /// The sequences of the file, from the first, a few at a time.
+    pub fn batches<'m>(&self, model: &'m Hmm) -> Result<Batches<'m>, Error> {
+        self.data.batches(model)
     }
 }
 
@@ -249,9 +267,22 @@ impl Data {
         }
     }
 
-    fn read(&self, model: &Hmm) -> Result<Records, Error> {
+    fn options(&self) -> ReadOptions {
         let table = self.table.table();
-        let options = ReadOptions { format: self.format, lengths: self.lengths.clone(), table, missing: self.missing };
+        ReadOptions { format: self.format, lengths: self.lengths.clone(), table, missing: self.missing }
+    }
+
+    fn batches<'m>(&self, model: &'m Hmm) -> Result<Batches<'m>, Error> {
+        match &self.sequences {
+            FileOrStd::At(path) => Ok(Batches::open(path, &self.options(), model)?),
+            FileOrStd::Standard => Err(Error::Usage(
+                "batches come from a file, which each pass reads again: found the standard input".to_owned(),
+            )),
+        }
+    }
+
+    fn read(&self, model: &Hmm) -> Result<Records, Error> {
+        let options = self.options();
         Ok(match &self.sequences {
             FileOrStd::Standard => sequences::read_from_with(io::stdin().lock(), &self.name(), &options, model)?,
             FileOrStd::At(path) => sequences::read_with(path, &options, model)?,
@@ -279,7 +310,7 @@ impl Given {
 
     /// The sequences, and the symbols that V, V + 1 … stand for in them.
     pub fn observed(&self) -> (&Sequences, &[Vec<u32>]) {
-        (&self.records.sequences, &self.records.sets)
+        self.records.observed()
     }
 
     /// The number of ranks of the command.
@@ -290,6 +321,14 @@ impl Given {
     /// The reason why the model cannot emit a sequence, given by its number from 0.
     pub fn why_impossible(&self, sequence: usize) -> String {
         format!("{}: {}", self.file, self.records.why_impossible(&self.model, sequence))
+    }
+
+    /// The place of a batch in the file, for messages.
+    pub fn file_after(&self, sequences: u64) -> String {
+        match sequences {
+            0 => self.file.clone(),
+            _ => format!("{} after sequence {sequences}", self.file),
+        }
     }
 
     /// Prints why the model cannot emit the first impossible sequence, and how many others it cannot emit.
@@ -351,12 +390,13 @@ impl Given {
     pub fn score_windows(&self, ranks: &Ranks, windows: &Windows) -> Result<(Vec<f64>, Context<'_>), Error> {
         self.run(ranks, |opened| {
             let mut watch = Watch::start();
-            let (mut logs, mut context) = (Vec::new(), opened.context());
+            let (mut logs, mut context, (_, sets)) = (Vec::new(), opened.context(), self.observed());
             for batch in windows.batches() {
-                let (found, all) = opened.recursions_over(&batch, OverPaths::Sums, &self.model, 1, |recursions| {
-                    recursions.set_models(std::slice::from_ref(&self.model))?;
-                    Ok(recursions.log_likelihoods()?.pop().unwrap_or_default())
-                })?;
+                let (found, all) =
+                    opened.recursions_over((&batch, sets), OverPaths::Sums, &self.model, 1, |recursions| {
+                        recursions.set_models(std::slice::from_ref(&self.model))?;
+                        Ok(recursions.log_likelihoods()?.pop().unwrap_or_default())
+                    })?;
                 logs.extend(found);
                 context.ranks = all;
             }
@@ -452,13 +492,13 @@ impl<'g> Opened<'g, '_> {
         count: usize,
         work: impl FnOnce(&mut Running<'_>) -> Result<T, Error>,
     ) -> Result<(T, Vec<RankShare>), Error> {
-        self.recursions_over(self.given.sequences(), over, model, count, work)
+        self.recursions_over(self.given.observed(), over, model, count, work)
     }
 
-    /// [`recursions`](Self::recursions) over other sequences with the same sets of symbols.
+    /// [`recursions`](Self::recursions) over other sequences, with the symbols that V, V + 1 … stand for in them.
     pub fn recursions_over<T>(
         &self,
-        sequences: &Sequences,
+        (sequences, sets): (&Sequences, &[Vec<u32>]),
         over: OverPaths,
         model: &Hmm,
         count: usize,
@@ -473,7 +513,6 @@ impl<'g> Opened<'g, '_> {
             let message = format!("--scan always takes up to {most} states, and the model has {states}");
             return self.ranks.agree(Err(Error::Usage(message)));
         }
-        let sets = &self.given.records.sets;
         let (place, method, comm) = (&self.place, self.given.method, self.comm);
         let run = Setup { sequences, sets, place, precision, scan, over, method, comm };
         run.with_recursions(model, count, |opened| self.ranks.agree(opened.map_err(Error::from)), work)

@@ -17,6 +17,7 @@ mod posterior;
 mod restrict;
 mod sample;
 mod score;
+mod stochastic;
 mod train;
 mod training;
 mod variational;

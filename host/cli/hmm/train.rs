@@ -22,7 +22,7 @@ use warpkov_runtime as runtime;
 use super::file::{Given, Opened, Source};
 use super::restrict::{Freezable, Kind, frozen, kept, tied, ties, with_covariances};
 use super::training::{ModelOutput, least_bytes, watched};
-use super::{Error, Outcome, variational};
+use super::{Error, Outcome, stochastic, variational};
 use crate::common::checkpoint;
 use crate::common::choice::choice;
 use crate::common::file::{FileOrStd, reads};
@@ -40,10 +40,19 @@ enum Algorithm {
     Viterbi,
     /// Variational Bayes, a posterior: maximises a bound of the evidence.
     Variational,
+    /// Stochastic EM, for files that do not fit in memory: lines, FASTA, .npy.
+    Stochastic,
 }
 
-/// Trains a model by the algorithm of Baum and Welch, which finds a local maximum of the likelihood, by best paths, or by variational
-/// Bayes.
+impl Algorithm {
+    /// The name that the command line has for it.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// Trains a model by the algorithm of Baum and Welch, which finds a local maximum of the likelihood, by best paths, by variational
+/// Bayes, or by batches of a file that does not fit in memory.
 ///
 /// Probabilities that are 0 in MODEL stay 0. Exit code 0 if the best model has converged, 1 if it has not within --iterations.
 #[derive(Args)]
@@ -51,13 +60,14 @@ enum Algorithm {
 Examples:
   warpkov hmm train model.json data.txt --out trained.json
   warpkov hmm train model.json data.csv --missing marginalise --out trained.json
-  warpkov hmm train model.json data.txt --restarts 20 --seed 7 --out trained.json --plot training.svg
+  warpkov hmm train model.json data.txt --restarts 20 --out trained.json --plot training.svg
   warpkov hmm train model.json data.txt --choose-states 1..6 --restarts 10 --out trained.json
-  warpkov hmm train model.json data.txt --checkpoint training.checkpoint --checkpoint-every 60 --out trained.json
-  warpkov hmm train model.json data.txt --resume training.checkpoint --iterations 500 --out trained.json
+  warpkov hmm train model.json data.txt --checkpoint part.checkpoint --out trained.json
+  warpkov hmm train model.json data.txt --resume part.checkpoint --out trained.json
   warpkov hmm train classes.json data.txt --tie --sticky 10 --out trained.json
   warpkov hmm train model.json data.csv --restarts 20 --start kmeans --by viterbi --out trained.json
   warpkov hmm train model.json data.txt --by variational --posterior posterior.json --out mean.json
+  warpkov hmm train model.json large.fasta --by stochastic --batch 1000 --out trained.json
   warpkov hmm train model.json data.txt --states states.txt --weights weights.txt --out trained.json
   warpkov hmm train model.npz data.npy --lengths lengths.npy --pseudocount 0.1 --out trained.npz")]
 pub struct Arguments {
@@ -86,7 +96,9 @@ pub struct Arguments {
     by: Algorithm,
     #[command(flatten)]
     beliefs: variational::Arguments,
-    /// Maximum number of iterations.
+    #[command(flatten)]
+    batches: stochastic::Arguments,
+    /// Maximum number of iterations; of --by stochastic, of passes over the file.
     #[arg(long, value_name = "N", default_value_t = 100)]
     iterations: u32,
     /// Stop when the relative increase of the log-likelihood is at most X [default: 1e-6; 0 with --tolerance-absolute].
@@ -159,9 +171,8 @@ fn part(text: &str) -> Result<f64, String> {
 /// What is known of the sequences beside their observations.
 #[derive(Args)]
 struct Supervision {
-    /// File of known states, which restrict the paths: one line per sequence, as `hmm sample --states` and `hmm decode --out` write
-    /// them, with - or ? where a state is unknown; or .npy with the numbers of all states, below 0 where one is unknown. If all are
-    /// known, the model is that of their counts.
+    /// File of known states, which restrict the paths: one line per sequence, as `hmm decode --out` writes it, with - or ? where a
+    /// state is unknown; or .npy with the numbers of all states, below 0 where unknown. If all are known, the model is that of their counts.
     #[arg(long, value_name = "FILE", help_heading = "Data")]
     states: Option<PathBuf>,
     /// File of the weights of the sequences, one number per line, or .npy: training maximises the sum of w ln P(O).
@@ -196,28 +207,37 @@ impl Supervision {
 }
 
 impl Arguments {
-    /// The files of variational Bayes, if it trains. Options that are for other algorithms are refused.
-    fn variational(&mut self) -> Result<Option<variational::Arguments>, Error> {
-        let beliefs = std::mem::take(&mut self.beliefs);
-        if self.by != Algorithm::Variational {
-            return match beliefs.asked() {
-                Some(option) => Err(Error::Usage(format!("{option} is for --by variational"))),
-                None => Ok(None),
-            };
+    /// Refuses options that are for other algorithms.
+    fn check(&self) -> Result<(), Error> {
+        let (by, of_beliefs, of_batches) = (self.by, self.beliefs.asked(), self.batches.asked());
+        for (option, algorithm) in [(of_beliefs, Algorithm::Variational), (of_batches, Algorithm::Stochastic)] {
+            if let (Some(option), true) = (option, by != algorithm) {
+                return Err(Error::Usage(format!("{option} is for --by {}", algorithm.name())));
+            }
         }
         let means = [Freezable::Means, Freezable::Covariances].map(|part| self.freeze.contains(&part));
-        let others = [
-            (self.tie, "--tie"),
-            (self.floor.is_some(), "--floor"),
-            (self.held_out.is_some(), "--held-out"),
-            (self.covariances == Some(Kind::Spherical), "--covariances spherical"),
-            (means == [true, false], "--freeze means without covariances"),
-            (means == [false, true], "--freeze covariances without means"),
-        ];
-        let given = others.into_iter().find(|(given, _)| *given).map(|(_, option)| option);
+        let others: &[(bool, &str)] = match by {
+            Algorithm::BaumWelch | Algorithm::Viterbi => return Ok(()),
+            Algorithm::Variational => &[
+                (self.tie, "--tie"),
+                (self.floor.is_some(), "--floor"),
+                (self.held_out.is_some(), "--held-out"),
+                (self.covariances == Some(Kind::Spherical), "--covariances spherical"),
+                (means == [true, false], "--freeze means without covariances"),
+                (means == [false, true], "--freeze covariances without means"),
+            ],
+            Algorithm::Stochastic => &[
+                (self.restarts > 0, "--restarts"),
+                (self.choose_states.is_some(), "--choose-states"),
+                (self.known.states.is_some(), "--states"),
+                (self.known.weights.is_some(), "--weights"),
+                (self.iterations == 0, "--iterations 0"),
+            ],
+        };
+        let given = others.iter().find(|(given, _)| *given).map(|(_, option)| *option);
         match given.or(self.checkpoints.asked()) {
-            Some(option) => Err(Error::Usage(format!("{option} is not for --by variational"))),
-            None => beliefs.check().map(|()| Some(beliefs)),
+            Some(option) => Err(Error::Usage(format!("{option} is not for --by {}", by.name()))),
+            None => self.beliefs.check(),
         }
     }
 }
@@ -236,8 +256,9 @@ struct Options {
     covariances: Option<Kind>,
     tie: bool,
     freeze: Vec<Freezable>,
-    /// The files of variational Bayes, if it trains.
-    beliefs: Option<variational::Arguments>,
+    algorithm: Algorithm,
+    beliefs: variational::Arguments,
+    batches: stochastic::Arguments,
     output: ModelOutput,
     checkpoints: checkpoint::Options,
 }
@@ -245,8 +266,9 @@ struct Options {
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
-    fn try_from(mut arguments: Arguments) -> Result<Self, Error> {
-        let beliefs = arguments.variational()?;
+    fn try_from(arguments: Arguments) -> Result<Self, Error> {
+        arguments.check()?;
+        let Arguments { beliefs, batches, .. } = arguments;
         let Arguments { source, known, restarts, seed, start, by, iterations, pseudocount, sticky, floor, .. } =
             arguments;
         let Arguments {
@@ -298,7 +320,9 @@ impl TryFrom<Arguments> for Options {
             covariances,
             tie,
             freeze,
+            algorithm: by,
             beliefs,
+            batches,
             output,
             checkpoints: checkpoints.try_into()?,
         })
@@ -354,7 +378,9 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.source.join()?;
     let mut options: Options = ranks.agree(arguments.try_into())?;
     options.checkpoints.join(&ranks)?;
-    let given = options.source.read(&ranks)?;
+    // Of stochastic EM, the first batch.
+    let first = (options.algorithm == Algorithm::Stochastic).then(|| options.batches.batch());
+    let given = options.source.read_some(&ranks, first)?;
     let given = ranks.agree(options.known.read(given))?;
     let (given, held) = ranks.agree(options.hold_out(given))?;
     ranks.same_files()?;
@@ -363,8 +389,13 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let model = model.and_then(|model| tied(model, &options.training.ties));
     let model = ranks.agree(model.and_then(|model| options.check(&model, given.ranks(&ranks)).map(|()| model)))?;
     options.training.frozen = ranks.agree(frozen(&model, &options.freeze))?;
+    if first.is_some() {
+        let (source, output, batches, options) = (&options.source, &options.output, options.batches, &options.training);
+        return stochastic::Streaming { source, given: &given, model, options, batches, output }.run(&ranks, out);
+    }
     let trainings = ranks.agree(options.trainings(model, &given))?;
-    if let Some(files) = &options.beliefs {
+    if options.algorithm == Algorithm::Variational {
+        let files = &options.beliefs;
         let (options, output, name) = (&options.training, &options.output, options.source.input.model.name());
         return variational::Task { given: &given, name, starts: &trainings, options, files, output }.run(&ranks, out);
     }

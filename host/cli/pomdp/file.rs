@@ -111,6 +111,11 @@ impl AnyPolicy {
 }
 
 impl WithAnyPolicy {
+    /// Name of the model's file.
+    pub fn name(&self) -> String {
+        self.input.file.name()
+    }
+
     /// Reads model and policy, and computes the values of a controller; an interrupt makes their bounds wider.
     pub fn read(&self) -> Result<(Pomdp, AnyPolicy), Error> {
         let model = self.input.read()?;

@@ -39,6 +39,12 @@ impl Records {
         Self { sequences, names, starts, positions, sets: Vec::new(), notes: Vec::new() }
     }
 
+    /// The sequences, and the symbols that V, V + 1 … stand for in them.
+    #[must_use]
+    pub fn observed(&self) -> (&Sequences, &[Vec<u32>]) {
+        (&self.sequences, &self.sets)
+    }
+
     /// The name of a sequence, or its number from 1.
     #[must_use]
     pub fn name(&self, sequence: usize) -> Cow<'_, str> {
@@ -75,7 +81,7 @@ impl Records {
             }
             Some(position) => {
                 let at = range.start + position - 1;
-                let mut observed = self.observed(model, at);
+                let mut observed = self.seen(model, at);
                 if let Some(state) = self.sequences.state(at) {
                     observed += &format!(" in state {}", quoted(name(&model.names().states, state).as_bytes()));
                 }
@@ -89,7 +95,7 @@ impl Records {
     }
 
     /// Description of observation `at`, for messages.
-    fn observed(&self, model: &Hmm, at: usize) -> String {
+    fn seen(&self, model: &Hmm, at: usize) -> String {
         match (self.sequences.observations(), model.emissions()) {
             (Observations::Symbols(seen), Emissions::Categorical { symbols, .. }) => {
                 let text = |symbol: &u32| quoted(name(&model.names().symbols, *symbol).as_bytes());

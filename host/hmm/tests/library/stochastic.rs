@@ -92,6 +92,24 @@ fn passes_over_batches_come_near_the_maximum() {
     }
 }
 
+/// The prior counts against all sequences, however often they come.
+#[test]
+fn passes_come_to_the_maximum_with_a_prior() {
+    let made = |seed| Uniform { states: 2, kind: Kind::Symbols(3), ends: true, seed }.generate().unwrap();
+    let sequences = sample(&made(1), 6, Some(8), 1).unwrap().sequences;
+    let options = Options { pseudocounts: Pseudocounts::equal(5.0), ..Options::default() };
+    let mut trained = Stochastic::new(made(2), options.clone(), 0.6).unwrap();
+    for _ in 0..2000 {
+        (0..6).step_by(3).for_each(|first| {
+            learn(&mut trained, &part(&sequences, first, first + 3), DeviceChoice::Cpu);
+        });
+        trained.end_pass();
+    }
+    let expected = by_all(&made(2), &sequences, &options, 2000);
+    let pairs = trained.model().transitions().iter().zip(expected.transitions());
+    assert!(pairs.clone().all(|(x, y)| (x - y).abs() < 5e-3), "{:?}", pairs.collect::<Vec<_>>());
+}
+
 /// Moments are about the means of the time: where the E step is the same, the averages are those of all observations.
 #[test]
 fn moments_move_with_the_means() {
