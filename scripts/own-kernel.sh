@@ -15,16 +15,8 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # Reuses the compiled dependencies and the installed ptxas: with the settings of the workspace, dependencies are the same.
 export CARGO_TARGET_DIR=$target CARGO_NET_OFFLINE=true CUDA_LIBRARY_PATH=$root/toolchain/cuda/driver-stub
-{
-    cat <<'TOML'
-[profile.dev]
-opt-level = 1
-[profile.dev.package."*"]
-debug = false
-[profile.dev.package]
-TOML
-    grep -E '^[a-z0-9_-]+\.opt-level = ' Cargo.toml
-} >"$folder/settings.toml"
+# All sections that begin with [profile.dev.
+awk '/^\[/ { copy = /^\[profile\.dev[].]/ } copy' Cargo.toml >"$folder/settings.toml"
 settings=(--config "$folder/settings.toml")
 cp rust-toolchain.toml "$folder"
 cd "$folder"

@@ -34,7 +34,7 @@ fn the_memory_limit_holds() {
     let _alone = alone();
     small_files_with_large_models_are_refused();
     for (name, model, iterations) in
-        [("Tag", Tag::default().generate().unwrap(), 400), ("hallway2", Maze::hallway2().generate().unwrap(), 60)]
+        [("Tag", Tag::default().generate().unwrap(), 250), ("hallway2", Maze::hallway2().generate().unwrap(), 60)]
     {
         // Memory of the bounds that use no beliefs.
         let (_, fixed) = measured(&model, 0, 1 << 30);

@@ -229,7 +229,7 @@ fn signals_write_checkpoints_of_models() {
     let [grid, checkpoint, coin] = ["grid.safetensors", "checkpoint", "coin.safetensors"].map(target);
     // The values do not fit a pipe that nothing reads before the end.
     let [out, other, small] = ["out.npy", "other.npy", "small.safetensors"].map(target);
-    let generate = ["mdp", "generate", "grid", "--width", "600", "--height", "600", "--gamma", "0.999", "--out", &grid];
+    let generate = ["mdp", "generate", "grid", "--width", "300", "--height", "300", "--gamma", "0.999", "--out", &grid];
     assert!(warpkov(&generate).output().unwrap().status.success());
     let generate = ["mdp", "generate", "consensus", "--processes", "4", "--bound", "4", "--out", &coin];
     assert!(warpkov(&generate).output().unwrap().status.success());
@@ -416,13 +416,13 @@ fn signals_write_checkpoints_of_training() {
     let folder = tempfile::tempdir().unwrap();
     let target = |name: &str| folder.path().join(name).display().to_string();
     let checkpoint = target("checkpoint");
-    let [chain, symbols, _] = to_be_trained(folder.path(), "24", "16", "20000");
+    let [chain, symbols, _] = to_be_trained(folder.path(), "24", "16", "7000");
     let [whole, resumed] = ["whole.json", "resumed.json"].map(target);
     let train = ["hmm", "train", &chain, &symbols, "--device", "cpu", "--tolerance", "0", "--restarts", "2"];
     let train = [&train[..], &["--iterations", "120", "--json", "--out"]].concat();
     let output = stopped(
         "TERM",
-        600,
+        300,
         &[&train[..], &[&target("stopped.json"), "--checkpoint", &checkpoint, "--auto-resume"]].concat(),
     );
     let before = report(130, &output);

@@ -468,6 +468,44 @@ fn links_of_the_manual_lead_to_files() {
     assert!(found > 20, "{found}");
 }
 
+/// Pictures of the tutorials are those that their commands draw, and the graph is that of the controller's file.
+#[test]
+fn pictures_of_the_tutorials_are_those_of_their_commands() {
+    let tutorials = Path::new(env!("CARGO_MANIFEST_DIR")).join("book/tutorials");
+    let shown = |name: &str| fs::read_to_string(tutorials.join(name)).unwrap();
+    let written = |page: &str, name: &str| {
+        let (folder, page) = (folder(), shown(page));
+        for Block { kind, name, text } in manual_blocks(&page) {
+            match (kind, name) {
+                (_, Some(name)) => fs::write(folder.path().join(name), text).unwrap(),
+                ("sh", None) => {
+                    text.lines().for_each(|line| drop(run(&folder, line.strip_prefix("warpkov ").unwrap())))
+                }
+                _ => {}
+            }
+        }
+        fs::read_to_string(folder.path().join(name)).unwrap()
+    };
+    assert!(shown("robot.svg") == written("robot.md", "robot.svg"), "book/tutorials/robot.svg is old");
+    let drawn = shown("machine.svg");
+    let between = |start: &str, end: &str| -> Vec<String> {
+        drawn.split(start).skip(1).map(|rest| rest.split(end).next().unwrap().replace("&#45;&gt;", " -> ")).collect()
+    };
+    // Each element has its title, and then its label.
+    let (titles, labels) = (between("<title>", "</title>"), between("14.00\">", "</text>"));
+    let found: Vec<String> =
+        titles.iter().filter(|title| !["policy", "start", "start -> 0"].contains(&&title[..])).cloned().collect();
+    let graph: Vec<String> =
+        found.iter().zip(&labels).map(|(title, label)| format!("  {title} [label=\"{label}\"];")).collect();
+    let dot = written("inspection.md", "machine.dot");
+    let expected: Vec<&str> = dot.lines().filter(|line| line.contains("[label")).collect();
+    let sorted = |mut lines: Vec<String>| {
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(graph), sorted(expected.into_iter().map(str::to_owned).collect()));
+}
+
 /// The Rust type of the tutorial is the model of its file.
 #[test]
 fn the_model_of_the_tutorial_is_the_same_in_rust() {

@@ -53,7 +53,11 @@ fn a_batch_without_memory_stays_whole() {
             assert_eq!(all(&mut batch, &model).unwrap(), expected, "{states} states, {bytes} bytes");
             // Its buffers have grown: a new one lacks them again.
             batch = Batch::<f64>::new(&device, &sequences, limits).unwrap();
-            bytes *= if states > 32 { 16 } else { 2 };
+            bytes *= match states {
+                ..=32 => 4,
+                ..=128 => 16,
+                _ => 128,
+            };
         }
         assert!(lacked > 2, "{states} states: {lacked}");
     }

@@ -31,7 +31,7 @@ const METHODS: [(Method, DeviceChoice); 11] = [
 ];
 
 /// Maximum of nonzeros of P times 1/(1 − γ) for emulated methods.
-const EMULATED: f64 = 1e5;
+const EMULATED: f64 = 2e4;
 
 /// Required ε of all solutions.
 const EPSILON: f64 = 1e-8;

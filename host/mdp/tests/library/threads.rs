@@ -72,7 +72,7 @@ fn certified_intervals_have_the_same_bits_on_any_number_of_threads() {
     let garnet = Garnet { states: 70_000, actions: 2, branching: 3, terminals: 0.05, gamma: 1.0, ..Garnet::default() };
     let model = garnet.generate().unwrap();
     let goal: Vec<u32> = (0..70_000).step_by(500).collect();
-    let options = Options { epsilon: 1e-4, max_sweeps: 300, ..Options::default() };
+    let options = Options { epsilon: 1e-4, max_sweeps: 100, ..Options::default() };
     for objective in [Objective::Maximize, Objective::Minimize] {
         let model = model.clone().with_objective(objective);
         for criterion in [

@@ -23,12 +23,12 @@ use crate::random::Random;
 
 use crate::common::{discounted, model, options, solve};
 
-/// 200 random models against exact value iteration: V*ₙ with the errors of the reference, plus the range of the rewards after n steps. The bounds
+/// 100 random models against exact value iteration: V*ₙ with the errors of the reference, plus the range of the rewards after n steps. The bounds
 /// themselves have no tolerance: they include their rounding errors.
 #[test]
 fn bounds_hold_on_random_models() {
     let mut random = Random::new(8);
-    for index in 0..200 {
+    for index in 0..100 {
         let model = model(&mut random);
         let (horizon, gamma) = (12, model.gamma());
         let maximized = model.to_maximize();
@@ -62,9 +62,9 @@ fn bounds_hold_on_random_models() {
 /// The bounds that use no beliefs hold at all corners and at the centre, in the order blind ≤ V* ≤ FIB ≤ QMDP ≤ MDP.
 #[test]
 fn initial_bounds_are_ordered() {
-    const HORIZON: u32 = 40;
+    const HORIZON: u32 = 16;
     let mut random = Random::new(11);
-    for index in 0..50 {
+    for index in 0..16 {
         let model = model(&mut random).to_maximize();
         let (states, actions) = (model.states(), model.actions() as usize);
         let rewards = model.expected_rewards();
