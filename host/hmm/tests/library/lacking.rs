@@ -55,7 +55,7 @@ fn a_batch_without_memory_stays_whole() {
             batch = Batch::<f64>::new(&device, &sequences, limits).unwrap();
             bytes *= match states {
                 ..=32 => 4,
-                ..=128 => 16,
+                33..=128 => 16,
                 _ => 128,
             };
         }
