@@ -36,13 +36,19 @@ pub type Dynamic<'p> = Box<dyn Recursions<Error = Error> + 'p>;
 /// Estimated cost of the recursions: N² multiplications per step.
 #[must_use]
 pub fn cost(model: &Hmm, sequences: &Sequences) -> Cost {
-    let (states, steps) = (f64::from(model.states()), sequences.offsets().last().map_or(0.0, |&all| all as f64));
-    let products = states * states * steps;
+    let seconds = core_seconds(model, sequences);
     Cost {
-        work: format!("{steps:.0} steps through {states:.0} states"),
-        cpu: products / (CORE_RATE * rayon::current_num_threads() as f64),
-        gpu: products / GPU_RATE,
+        work: format!("{} steps through {} states", sequences.steps(), model.states()),
+        cpu: seconds / rayon::current_num_threads() as f64,
+        gpu: seconds * (CORE_RATE / GPU_RATE),
     }
+}
+
+/// Estimated seconds that a pass over the sequences takes one core.
+#[must_use]
+pub fn core_seconds(model: &Hmm, sequences: &Sequences) -> f64 {
+    let states = f64::from(model.states());
+    states * states * sequences.steps() as f64 / CORE_RATE
 }
 
 /// Approximate multiplications per second of a CPU core.

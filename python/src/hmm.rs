@@ -13,6 +13,7 @@ use warpkov_hmm::generate::restart;
 use warpkov_hmm::io::{self, Format};
 use warpkov_hmm::model::{self, Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{By, Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
+use warpkov_hmm::place::core_seconds;
 use warpkov_hmm::run::{Running, alone};
 use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{self, Observations, Sequences};
@@ -24,7 +25,7 @@ use warpkov_runtime::choose::DeviceChoice;
 use crate::array::{Buffer, Input};
 use crate::error::{exception, invalid};
 use crate::options::choice;
-use crate::wait::detached;
+use crate::wait::{brief, detached};
 use warpkov_cli::error::Error;
 use warpkov_cli::hmm::generate::Family;
 use warpkov_cli::named;
@@ -181,19 +182,31 @@ struct Where {
     precision: String,
 }
 
-/// Computes a result of the recursions of a model over sequences.
+/// Estimated seconds of one core up to which work is brief. Densities of vectors may take ten times as long.
+const BRIEF: f64 = 2e-3;
+
+/// Passes over the sequences that an iteration of training costs.
+const OF_ITERATION: f64 = 3.0;
+
+/// Computes a result of the recursions of a model over sequences, which costs so many `passes` over them.
 fn compute<T: Send>(
     py: Python<'_>,
     model: &Hmm,
     sequences: &Sequences,
     place: &Where,
-    over: OverPaths,
+    (over, passes): (OverPaths, f64),
     work: impl FnOnce(&mut Running<'_>) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
     let device: DeviceChoice =
         place.device.parse().map_err(|error| invalid(format!("device is '{}', {error}", place.device)))?;
     let precision: Precision = choice("precision", &place.precision)?;
-    detached(py, || alone(model, sequences, device, precision, over, work))?.map_err(exception)
+    let work = || alone(model, sequences, device, precision, over, work);
+    let on_cores = matches!(device, DeviceChoice::Auto | DeviceChoice::Cpu);
+    let found = match on_cores && passes * core_seconds(model, sequences) < BRIEF {
+        true => brief(py, work),
+        false => detached(py, work),
+    };
+    found?.map_err(exception)
 }
 
 /// The result for the only model.
@@ -212,8 +225,10 @@ fn hmm_check(parts: Parts) -> PyResult<()> {
 fn hmm_scores(py: Python<'_>, parts: Parts, sequences: Observed, place: Where) -> PyResult<Buffer> {
     let model = parts.model()?;
     let sequences = sequences.sequences(&model)?;
-    Ok(compute(py, &model, &sequences, &place, OverPaths::Sums, |recursions| Ok(only(recursions.log_likelihoods()?)))?
-        .into())
+    Ok(compute(py, &model, &sequences, &place, (OverPaths::Sums, 1.0), |recursions| {
+        Ok(only(recursions.log_likelihoods()?))
+    })?
+    .into())
 }
 
 /// The state of each observation, and ln P(O, q) of each sequence.
@@ -221,8 +236,9 @@ fn hmm_scores(py: Python<'_>, parts: Parts, sequences: Observed, place: Where) -
 fn hmm_decode(py: Python<'_>, parts: Parts, sequences: Observed, place: Where) -> PyResult<(Buffer, Buffer)> {
     let model = parts.model()?;
     let sequences = sequences.sequences(&model)?;
-    let decoded =
-        compute(py, &model, &sequences, &place, OverPaths::Maxima, |recursions| Ok(only(recursions.viterbi()?)))?;
+    let decoded = compute(py, &model, &sequences, &place, (OverPaths::Maxima, 1.0), |recursions| {
+        Ok(only(recursions.viterbi()?))
+    })?;
     Ok((decoded.states.into(), decoded.scores.into()))
 }
 
@@ -231,8 +247,10 @@ fn hmm_decode(py: Python<'_>, parts: Parts, sequences: Observed, place: Where) -
 fn hmm_posteriors(py: Python<'_>, parts: Parts, sequences: Observed, place: Where) -> PyResult<Buffer> {
     let model = parts.model()?;
     let sequences = sequences.sequences(&model)?;
-    Ok(compute(py, &model, &sequences, &place, OverPaths::Sums, |recursions| Ok(only(recursions.posteriors()?)))?
-        .into())
+    Ok(compute(py, &model, &sequences, &place, (OverPaths::Sums, 2.0), |recursions| {
+        Ok(only(recursions.posteriors()?))
+    })?
+    .into())
 }
 
 /// Pseudocounts: one number, or one for each parameter.
@@ -363,7 +381,8 @@ fn hmm_train<'py>(
     let model = &models[0];
     let (options, observer) = training.options(choice("precision", &place.precision)?)?;
     let mut stopped = Ok(false);
-    let trained = compute(py, model, &sequences, &place, options.by.over(), |recursions| {
+    let passes = OF_ITERATION * f64::from(options.iterations + 1) * models.len() as f64;
+    let trained = compute(py, model, &sequences, &place, (options.by.over(), passes), |recursions| {
         let mut observe = |round: &Round| tell(observer.as_ref(), round, &mut stopped);
         Ok(train(recursions, models.clone(), &options, &mut observe)?)
     });
@@ -459,7 +478,8 @@ fn hmm_variational<'py>(
     let sequences = training.sequences(sequences.sequences(&model)?, &model)?;
     let (options, observer) = training.options(choice("precision", &place.precision)?)?;
     let mut stopped = Ok(false);
-    let trained = compute(py, &model, &sequences, &place, OverPaths::Sums, |recursions| {
+    let passes = OF_ITERATION * f64::from(options.iterations + 1) * starts.len() as f64;
+    let trained = compute(py, &model, &sequences, &place, (OverPaths::Sums, passes), |recursions| {
         let mut observe = |round: &Round<'_, TrainedBeliefs>| tell(observer.as_ref(), round, &mut stopped);
         Ok(train_beliefs(recursions, &sequences, &prior, starts, &options, &mut observe)?)
     });

@@ -59,6 +59,16 @@ impl Drop for Active {
     }
 }
 
+/// Runs `work` without the interpreter lock on this thread. For work that ends before [`detached`] would look at Python's signals, as
+/// it spares the start of a thread.
+pub fn brief<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    check_process()?;
+    Ok(py.detach(|| {
+        let _active = Active::start();
+        work()
+    }))
+}
+
 /// Runs `work` without the interpreter lock on a thread of its own. This thread handles Python's signals meanwhile. If a
 /// handler raises an exception, as that of Ctrl-C does, the work is asked to stop, and the exception is the result.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {

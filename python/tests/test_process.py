@@ -235,6 +235,29 @@ def test_command(tmp_path):
     assert "Usage: warpkov mdp solve" in command("mdp", "solve", "--help").stdout
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="counts of one thread")
+def test_short_work_starts_no_thread():
+    import resource
+
+    def waits(count, length):
+        """How often this thread waits in each of 50 calls."""
+        states = np.random.default_rng(1).integers(3, size=(count * length, 1))
+        model = warpkov.hmm.CategoricalHMM(2, init_params="")
+        model.startprob_, model.transmat_, model.n_features = np.array([0.5, 0.5]), np.full((2, 2), 0.5), 3
+        model.emissionprob_ = np.full((2, 3), 1 / 3)
+        lengths = np.full(count, length)
+        model.score(states, lengths)
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        for _ in range(50):
+            model.score(states, lengths)
+            model.decode(states, lengths)
+        return (resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before) / 50
+
+    assert waits(1, 100) < 0.5
+    # Work that lasts has a thread of its own, for which this one waits.
+    assert waits(1, 1_000_000) >= 1
+
+
 def test_command_is_installed():
     script = os.path.join(os.path.dirname(sys.executable), "warpkov")
     found = subprocess.run([script, "--version"], capture_output=True, text=True)

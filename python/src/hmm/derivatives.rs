@@ -7,7 +7,7 @@ use warpkov_hmm::options::Precision;
 use warpkov_hmm::potentials::{ChainError, Potentials};
 use warpkov_runtime::choose::DeviceChoice;
 
-use super::{Observed, Parts, Where, compute};
+use super::{OF_ITERATION, Observed, Parts, Where, compute};
 use crate::array::{Buffer, Input};
 use crate::error::{exception, invalid};
 use crate::options::choice;
@@ -31,7 +31,15 @@ fn hmm_gradient(
 ) -> PyResult<(Buffer, Buffer, Vec<Derivative>)> {
     let model = parts.model()?;
     let sequences = sequences.sequences(&model)?;
-    let expected = compute(py, &model, &sequences, &place, OverPaths::Sums, |recursions| Ok(recursions.expect()?))?;
+    let expected =
+        compute(
+            py,
+            &model,
+            &sequences,
+            &place,
+            (OverPaths::Sums, OF_ITERATION),
+            |recursions| Ok(recursions.expect()?),
+        )?;
     let Some(expected) = expected.into_iter().next() else { return Err(invalid("there is no model")) };
     let found = gradient(&model, &expected).map_err(invalid)?;
     let emissions = found.emissions.into_iter().map(|of| (of.channel, of.name, of.logarithmic, of.numbers.into()));

@@ -85,8 +85,9 @@ fn hmm_windows(
     let sequences = sequences.sequences(&model)?;
     let mut logs = Vec::new();
     for batch in Windows::new(&sequences, window, step).batches() {
-        let found =
-            compute(py, &model, &batch, &place, OverPaths::Sums, |recursions| Ok(only(recursions.log_likelihoods()?)));
+        let found = compute(py, &model, &batch, &place, (OverPaths::Sums, 1.0), |recursions| {
+            Ok(only(recursions.log_likelihoods()?))
+        });
         logs.extend(found?);
     }
     Ok(logs.into())

@@ -5,7 +5,7 @@ use pyo3::types::PyDict;
 use warpkov_hmm::backends::device::OverPaths;
 use warpkov_hmm::stochastic::{EXPONENT, Stochastic};
 
-use super::{Observed, Parts, Training, Where, arrays, compute};
+use super::{OF_ITERATION, Observed, Parts, Training, Where, arrays, compute};
 use crate::error::invalid;
 use crate::options::choice;
 
@@ -37,7 +37,7 @@ impl HmmStochastic {
         let model = self.trained.model().clone();
         let sequences = sequences.sequences(&model)?;
         let trained = &mut self.trained;
-        let log = compute(py, &model, &sequences, &place, OverPaths::Sums, |recursions| {
+        let log = compute(py, &model, &sequences, &place, (OverPaths::Sums, OF_ITERATION), |recursions| {
             Ok(trained.learn(recursions, &sequences)?)
         })?;
         Ok((log, arrays(py, self.trained.model().clone())?))
