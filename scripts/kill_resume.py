@@ -3,7 +3,7 @@
 
     scripts/kill_resume.py PROGRAM [--kills N] [--seed S] [--only TEXT] [--device cpu,emulated] [--folder DIR]
 
-PROGRAM is `warpkov`. Each scenario is a command of a model class and method. It runs undisturbed first, twice: the output and the
+PROGRAM is `warpkov`. `--device cuda:0` runs the scenarios of the emulator on a GPU. Each scenario is a command of a model class and method. It runs undisturbed first, twice: the output and the
 duration are those to compare with. Then N times, it starts and is killed by SIGKILL:
 
 - at a time that is uniform between 0 and 1.1 times the duration, or
@@ -162,6 +162,9 @@ class Scenario:
     def __init__(self, name, campaign):
         self.name, self.campaign, self.changes, self.parts, self.last = name, campaign, 0, 0, ""
         self.device, self.compare, self.every, self.command = SCENARIOS[name]
+        if self.device == "emulated":
+            self.device = campaign.emulated
+            self.name = name.replace("emulated", self.device)
         words = self.command.split()
         self.words = words + (["--device", self.device] if self.device else [])
         if self.every:
@@ -381,6 +384,9 @@ class Campaign:
         self.options = options
         self.program = str(Path(options.program).resolve())
         self.folder = Path(tempfile.mkdtemp(dir=options.folder)).resolve()
+        self.devices = options.device.split(",")
+        # What the scenarios of the emulator run on.
+        self.emulated = next((device for device in self.devices if device.startswith("cuda")), "emulated")
 
     def inputs(self):
         for file, command in {**MODELS, **SEQUENCES}.items():
@@ -392,7 +398,7 @@ class Campaign:
         try:
             scenario.undisturbed()
         except Violation as violation:
-            print(f"{name}: undisturbed: {violation}", flush=True)
+            print(f"{scenario.name}: undisturbed: {violation}", flush=True)
             return 1
         places, resumed, differing, left, wrong = [0, 0, 0], 0, 0, 0, []
         # Each kill has its own numbers, so that --only and --kills do not change them.
@@ -412,7 +418,7 @@ class Campaign:
         parts_left = f", {scenario.parts} of them incomplete" if scenario.parts else ""
         checkpoints = f", {scenario.changes} checkpoints" if scenario.every else ""
         print(
-            f"{name}: {scenario.duration:.2f} s{checkpoints}; {self.options.kills} kills: {parts}; {resumed} resumed; "
+            f"{scenario.name}: {scenario.duration:.2f} s{checkpoints}; {self.options.kills} kills: {parts}; {resumed} resumed; "
             f"{differing} differing{promise}; {left} temporary files left{parts_left}; {len(wrong)} violations",
             flush=True,
         )
@@ -422,8 +428,8 @@ class Campaign:
 
     def run(self):
         self.inputs()
-        devices = self.options.device.split(",")
-        names = [name for name in SCENARIOS if self.options.only in name and SCENARIOS[name][0] in ("", *devices)]
+        chosen = {"", *self.devices} | ({"emulated"} if self.emulated in self.devices else set())
+        names = [name for name in SCENARIOS if self.options.only in name and SCENARIOS[name][0] in chosen]
         wrong = sum(self.one(name) for name in names)
         print(f"{len(names)} scenarios, {len(names) * self.options.kills} kills, {wrong} violations")
         if wrong:
@@ -439,7 +445,7 @@ def main():
     parser.add_argument("--kills", type=int, default=4, help="kills of each scenario")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="scenarios whose name contains this text")
-    parser.add_argument("--device", default="cpu,emulated", help="devices of the scenarios")
+    parser.add_argument("--device", default="cpu,emulated", help="devices of the scenarios: cpu, and emulated or cuda:N")
     parser.add_argument("--folder", help="where files are written, such as a folder of another file system")
     sys.exit(Campaign(parser.parse_args()).run())
 
