@@ -171,9 +171,14 @@ fn what_does_not_apply_is_refused() {
     }
     assert!(message("--by stochastic --batch 0").contains("--batch"));
     assert!(message("--by stochastic --device emulated:0,1").contains("emulated"));
-    let standard = piped(folder.path(), &["train", "ice.json", "-", "--by", "stochastic"], "1 2\n");
-    let errors = String::from_utf8(standard.stderr).unwrap();
-    assert!(standard.status.code() == Some(2) && errors.contains("which each pass reads again"), "{errors}");
+    for source in ["-", "/dev/stdin"] {
+        let standard = piped(folder.path(), &["train", "ice.json", source, "--by", "stochastic"], "1 2\n");
+        let errors = String::from_utf8(standard.stderr).unwrap();
+        assert!(
+            standard.status.code() == Some(2) && errors.contains("a regular file, which each pass reads"),
+            "{errors}"
+        );
+    }
     // Other formats, and sequences that are impossible, with their places.
     fs::write(folder.path().join("d.csv"), "sequence,observation\n1,1\n1,2\n").unwrap();
     let table = fails(folder.path(), "train ice.json d.csv --by stochastic", 2);

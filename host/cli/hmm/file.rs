@@ -1,5 +1,6 @@
 //! Models and sequences named on the command line, and the recursions over them.
 
+use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -274,10 +275,14 @@ impl Data {
 
     fn batches<'m>(&self, model: &'m Hmm) -> Result<Batches<'m>, Error> {
         match &self.sequences {
-            FileOrStd::At(path) => Ok(Batches::open(path, &self.options(), model)?),
-            FileOrStd::Standard => Err(Error::Usage(
-                "batches come from a file, which each pass reads again: found the standard input".to_owned(),
-            )),
+            // A pipe has its content once.
+            FileOrStd::At(path) if fs::metadata(path).map_or(true, |found| found.is_file()) => {
+                Ok(Batches::open(path, &self.options(), model)?)
+            }
+            FileOrStd::At(_) | FileOrStd::Standard => Err(Error::Usage(format!(
+                "batches come from a regular file, which each pass reads again, and {} is none",
+                self.name()
+            ))),
         }
     }
 
