@@ -381,7 +381,7 @@ fn hmm_train<'py>(
     let model = &models[0];
     let (options, observer) = training.options(choice("precision", &place.precision)?)?;
     let mut stopped = Ok(false);
-    let passes = OF_ITERATION * f64::from(options.iterations + 1) * models.len() as f64;
+    let passes = OF_ITERATION * (f64::from(options.iterations) + 1.0) * models.len() as f64;
     let trained = compute(py, model, &sequences, &place, (options.by.over(), passes), |recursions| {
         let mut observe = |round: &Round| tell(observer.as_ref(), round, &mut stopped);
         Ok(train(recursions, models.clone(), &options, &mut observe)?)
@@ -478,7 +478,7 @@ fn hmm_variational<'py>(
     let sequences = training.sequences(sequences.sequences(&model)?, &model)?;
     let (options, observer) = training.options(choice("precision", &place.precision)?)?;
     let mut stopped = Ok(false);
-    let passes = OF_ITERATION * f64::from(options.iterations + 1) * starts.len() as f64;
+    let passes = OF_ITERATION * (f64::from(options.iterations) + 1.0) * starts.len() as f64;
     let trained = compute(py, &model, &sequences, &place, (OverPaths::Sums, passes), |recursions| {
         let mut observe = |round: &Round<'_, TrainedBeliefs>| tell(observer.as_ref(), round, &mut stopped);
         Ok(train_beliefs(recursions, &sequences, &prior, starts, &options, &mut observe)?)
