@@ -83,8 +83,6 @@ pub struct Filter {
     /// The step that is computed, which replaces `now` unless the observation is refused.
     next: Distribution,
     emission: Vec<f64>,
-    /// Room for the computation of densities.
-    scratch: Vec<f64>,
     /// The last vectors of the sequence, as many as densities of channels depend on.
     earlier: Vec<f64>,
     steps: u64,
@@ -121,7 +119,6 @@ impl Filter {
             now: Distribution::new(n),
             next: Distribution::new(n),
             emission: Vec::new(),
-            scratch: Vec::new(),
             earlier: Vec::new(),
             steps: 0,
             log_likelihood: Sum::default(),
@@ -144,7 +141,7 @@ impl Filter {
                 self.emission.resize(self.tables.model.start().len(), 0.0);
                 densities.logs(&rows, &mut self.emission);
             }
-            emit => emit.logs(&self.tables.model, observation, &mut self.emission, &mut self.scratch)?,
+            emit => emit.logs(&self.tables.model, observation, &mut self.emission)?,
         }
         if self.steps == 0 {
             self.next.logs.iter_mut().zip(self.tables.model.start()).for_each(|(log, p)| *log = p.ln());
@@ -470,13 +467,7 @@ impl Emit {
     }
 
     /// Writes ln bⱼ(o) of all states j; 0 without an observation.
-    fn logs(
-        &self,
-        model: &Hmm,
-        observation: Observation<'_>,
-        logs: &mut Vec<f64>,
-        scratch: &mut Vec<f64>,
-    ) -> Result<(), Refused> {
+    fn logs(&self, model: &Hmm, observation: Observation<'_>, logs: &mut Vec<f64>) -> Result<(), Refused> {
         let n = model.start().len();
         logs.clear();
         match (self, observation, model.emissions()) {
@@ -490,8 +481,7 @@ impl Emit {
                 if x.len() == *dimensions as usize && !x.iter().any(|x| x.is_infinite()) =>
             {
                 logs.resize(densities.stride(), 0.0);
-                scratch.resize(densities.stride(), 0.0);
-                densities.logs(x, logs, scratch);
+                densities.logs(x, logs);
                 logs.truncate(n);
             }
             (_, Observation::Symbol(found), emissions) => {

@@ -88,15 +88,13 @@ impl<T: Precise> Chain<T> {
         if path[0] == NO_STATE {
             return f64::NEG_INFINITY;
         }
-        let (model, range) = (&self.model, seen.range(sequence));
+        let (model, first) = (&self.model, seen.range(sequence).start);
         let mut product = LogProduct::ONE;
         product.times(model.start()[path[0] as usize]);
         for pair in path.windows(2) {
-            product.times(model.row(pair[0] as usize)[pair[1] as usize]);
+            product.times(model.transitions()[pair[0] as usize * self.n + pair[1] as usize]);
         }
-        for (at, &state) in range.zip(path) {
-            self.emitter.emit(model, seen, at, state as usize, &mut product);
-        }
+        self.emitter.emit(model, seen, first, path, &mut product);
         if let Some(end) = model.end() {
             product.times(end[path[path.len() - 1] as usize]);
         }

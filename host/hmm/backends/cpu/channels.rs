@@ -60,11 +60,10 @@ impl ChannelDensities {
         self.channels.iter().find_map(|(channel, ..)| channel.unsupported(self.states, rows, self.dimensions))
     }
 
-    /// Writes ln bⱼ(x) of all states j, where x is the last of the [`rows`](Self::rows); −∞ behind them.
+    /// Writes ln bⱼ(x) of all states j, where x is the last of the [`rows`](Self::rows); 0 behind them.
     pub fn logs(&self, rows: &[f64], logs: &mut [f64]) {
-        let (logs, padding) = logs.split_at_mut(self.states);
         logs.fill(0.0);
-        padding.fill(f64::NEG_INFINITY);
+        let logs = &mut logs[..self.states];
         for (channel, density, _) in &self.channels {
             if let Some((x, z)) = channel.observe(rows, self.dimensions) {
                 density.add_logs(&x, &z, logs);
@@ -121,9 +120,8 @@ impl ChannelDensities {
 
 impl Density for Normals {
     fn add_logs(&self, x: &[f64], _: &[f64], logs: &mut [f64]) {
-        let stride = self.densities.stride();
-        let (mut found, mut scaled) = (vec![0.0; stride], vec![0.0; stride]);
-        self.densities.logs(x, &mut found, &mut scaled);
+        let mut found = vec![0.0; self.densities.stride()];
+        self.densities.logs(x, &mut found);
         logs.iter_mut().zip(&found).for_each(|(log, more)| *log += more);
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::backends::cpu::product::{LANES, by_lanes, one_by_one, stride};
+use crate::backends::cpu::product::{LANES, stride};
 use crate::covariances::{Covariances, cholesky};
 
 /// ln √(2π).
@@ -16,12 +16,15 @@ const MARGINALS: usize = 64 << 20;
 /// Normal densities of all states: ln bⱼ(x) = cⱼ − ½ ‖Lⱼ⁻¹ (x − μⱼ)‖² with Lⱼ Lⱼᵀ = Σⱼ. Missing components of x, which
 /// are NaN, are integrated out: the rest has the [marginal](Marginal) density.
 pub struct Densities {
-    /// cⱼ = −D ln √(2π) − Σ ln Lⱼ(d, d), `stride` entries; −∞ in the padding.
-    constants: Vec<f64>,
+    /// For each [`LANES`] states j: cⱼ = −D ln √(2π) − Σ ln Lⱼ(d, d); μⱼ, D numbers; and Lⱼ⁻¹, row by row, without the entries that are
+    /// always 0. All are 0 in the padding: exponentials of 0 take less time than those that underflow.
+    panels: Vec<[f64; LANES]>,
+    /// Numbers per state in a panel.
+    size: usize,
+    /// D.
+    dimensions: usize,
     /// μⱼ(d) at d · stride + j.
     pub means: Vec<f64>,
-    /// For each row d, the columns e of Lⱼ⁻¹ that may be nonzero, with `stride` entries Lⱼ⁻¹(d, e) each.
-    factors: Vec<Vec<(usize, Vec<f64>)>>,
     /// N.
     states: usize,
     /// Σ of each state.
@@ -54,12 +57,13 @@ pub struct Completion<'c> {
 impl Densities {
     pub fn new(n: usize, d: usize, means: &[f64], covariances: &Covariances) -> Self {
         let stride = stride(n);
-        let mut constants = vec![f64::NEG_INFINITY; stride];
         let mut transposed = vec![0.0; d * stride];
-        let diagonal = matches!(covariances, Covariances::Diagonal(_));
-        let columns = |row: usize| if diagonal { row..row + 1 } else { 0..row + 1 };
-        let row = |row: usize| columns(row).map(|column| (column, vec![0.0; stride])).collect();
-        let mut factors: Vec<Vec<_>> = (0..d).map(row).collect();
+        let entries = match covariances {
+            Covariances::Diagonal(_) => d,
+            Covariances::Full(_) => d * (d + 1) / 2,
+        };
+        let size = 1 + d + entries;
+        let mut panels = vec![[0.0; LANES]; stride / LANES * size];
         for state in 0..n {
             for k in 0..d {
                 transposed[k * stride + state] = means[state * d + k];
@@ -71,54 +75,57 @@ impl Densities {
                 // `Hmm` guarantees positive definite matrices. Their submatrices are so up to rounding errors.
                 Covariances::Full(matrices) => inverse(&factor(matrices[state * d * d..][..d * d].to_vec(), d), d),
             };
-            for ((_, factor), &x) in factors.iter_mut().flatten().zip(&inverse) {
-                factor[state] = x;
-            }
-            let ends = factors.iter().filter_map(|row| row.last());
-            constants[state] = ends.map(|(_, factor)| factor[state].ln()).sum::<f64>() - d as f64 * HALF_LOG_TWO_PI;
+            let end = |row: usize| if entries == d { row } else { (row + 1) * (row + 2) / 2 - 1 };
+            let constant = (0..d).map(|row| inverse[end(row)].ln()).sum::<f64>() - d as f64 * HALF_LOG_TWO_PI;
+            let numbers = [constant].into_iter().chain(means[state * d..][..d].iter().copied()).chain(inverse);
+            let panel = &mut panels[state / LANES * size..][..size];
+            panel.iter_mut().zip(numbers).for_each(|(row, number)| row[state % LANES] = number);
         }
         let (covariances, marginals) = (covariances.clone(), RwLock::default());
-        Self { constants, means: transposed, factors, states: n, covariances, marginals }
+        Self { panels, size, dimensions: d, means: transposed, states: n, covariances, marginals }
+    }
+
+    /// The columns of a row of L⁻¹ that may be nonzero.
+    #[inline(always)]
+    fn columns(&self, row: usize) -> Range<usize> {
+        if matches!(self.covariances, Covariances::Diagonal(_)) { row..row + 1 } else { 0..row + 1 }
     }
 
     /// Length of the rows of [`logs`](Self::logs): N, rounded up.
     pub fn stride(&self) -> usize {
-        self.constants.len()
+        stride(self.states)
     }
 
     /// ln bⱼ(x) of all states j.
     #[inline(always)]
-    pub fn logs(&self, x: &[f64], logs: &mut [f64], scaled: &mut [f64]) {
+    pub fn logs(&self, x: &[f64], logs: &mut [f64]) {
         if is_partial(x) {
             let marginal = self.marginal(x);
-            return marginal.densities.complete_logs(&marginal.observed(x), logs, scaled);
+            return marginal.densities.complete_logs(&marginal.observed(x), logs);
         }
-        self.complete_logs(x, logs, scaled);
+        self.complete_logs(x, logs);
     }
 
     /// ln bⱼ(x) of all states j for a vector without missing components.
     #[inline(always)]
-    fn complete_logs(&self, x: &[f64], logs: &mut [f64], scaled: &mut [f64]) {
-        let stride = logs.len();
-        logs.copy_from_slice(&self.constants);
-        for row in &self.factors {
-            scaled.fill(0.0);
-            for (column, factor) in row {
-                let (x, means) = (x[*column], self.means[column * stride..].as_chunks::<LANES>().0);
-                let factors = factor.as_chunks::<LANES>().0.iter().zip(means);
-                for (y, (factor, mean)) in scaled.as_chunks_mut::<LANES>().0.iter_mut().zip(factors) {
-                    one_by_one();
-                    let (mut all, factor, mean) = (*y, *factor, *mean);
+    fn complete_logs(&self, x: &[f64], logs: &mut [f64]) {
+        let (d, panels) = (self.dimensions, self.panels.chunks_exact(self.size));
+        for (logs, panel) in logs.as_chunks_mut::<LANES>().0.iter_mut().zip(panels) {
+            let (mut all, means, mut factors) = (panel[0], &panel[1..=d], panel[1 + d..].iter());
+            for row in 0..d {
+                let mut y = [0.0; LANES];
+                for (column, factor) in self.columns(row).zip(&mut factors) {
                     for lane in 0..LANES {
-                        all[lane] += factor[lane] * (x - mean[lane]);
+                        y[lane] += factor[lane] * (x[column] - means[column][lane]);
                     }
-                    *y = all;
+                }
+                for lane in 0..LANES {
+                    all[lane] -= 0.5 * y[lane] * y[lane];
                 }
             }
-            by_lanes(logs, scaled, |log, y| log - 0.5 * y * y);
+            // ∞ − ∞: the density underflows.
+            *logs = all.map(|log| if log.is_nan() { f64::NEG_INFINITY } else { log });
         }
-        // ∞ − ∞: the density underflows.
-        logs.iter_mut().for_each(|log| *log = if log.is_nan() { f64::NEG_INFINITY } else { *log });
     }
 
     /// ln bⱼ(x) of state j alone, with the same bits as in [`logs`](Self::logs).
@@ -131,14 +138,14 @@ impl Densities {
     }
 
     fn complete_log(&self, x: &[f64], state: usize) -> f64 {
-        let stride = self.constants.len();
-        let term = |row: &Vec<(usize, Vec<f64>)>| {
-            let y = row.iter().fold(0.0, |y, (column, factor)| {
-                y + factor[state] * (x[*column] - self.means[column * stride + state])
-            });
-            0.5 * y * y
-        };
-        let log = self.factors.iter().fold(self.constants[state], |log, row| log - term(row));
+        let (d, lane) = (self.dimensions, state % LANES);
+        let panel = &self.panels[state / LANES * self.size..][..self.size];
+        let mut factors = panel[1 + d..].iter();
+        let log = (0..d).fold(panel[0][lane], |log, row| {
+            let terms = self.columns(row).zip(&mut factors);
+            let y = terms.fold(0.0, |y, (column, factor)| y + factor[lane] * (x[column] - panel[1 + column][lane]));
+            log - 0.5 * y * y
+        });
         if log.is_nan() { f64::NEG_INFINITY } else { log }
     }
 

@@ -4,7 +4,7 @@ use crate::backends::cpu::channels::ChannelDensities;
 use crate::backends::cpu::densities::Densities;
 use crate::backends::cpu::exp::exp;
 use crate::backends::cpu::limits::Limits;
-use crate::backends::cpu::product::{LANES, Registers, fold, stride};
+use crate::backends::cpu::product::{LANES, Registers, fold_row, stride};
 use crate::backends::cpu::sweeps::LogProduct;
 use crate::model::{Emissions, Hmm};
 use crate::sequences::{Observations, Sequences};
@@ -23,12 +23,11 @@ pub enum Emitter<T> {
 /// Scratch memory for a row that is computed, not read from a table.
 pub struct Row<T> {
     exact: Vec<f64>,
-    scaled: Vec<f64>,
     row: Vec<T>,
 }
 
 /// Scale of a row in addition to 2ᵏ: its entries are b · 2ᵏ / (2^`exponent` · e^`log`).
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Scaled {
     pub exponent: i32,
     pub log: f64,
@@ -44,7 +43,7 @@ pub enum Scale<'a, T> {
 
 impl<T: Precise> Row<T> {
     pub fn new(stride: usize) -> Self {
-        Self { exact: vec![0.0; stride], scaled: vec![0.0; stride], row: vec![T::ZERO; stride] }
+        Self { exact: vec![0.0; stride], row: vec![T::ZERO; stride] }
     }
 
     /// `row`, with `none` in all states but the known one.
@@ -95,6 +94,11 @@ impl<T: Precise> Emitter<T> {
             }
             Emissions::Channels(channels) => Self::Channels(ChannelDensities::new(model.start().len(), channels)),
         }
+    }
+
+    /// Whether rows are computed per observation.
+    pub fn computes(&self) -> bool {
+        !matches!(self, Self::Table { .. })
     }
 
     /// The row b̃ of observation `at`, `stride` numbers, and its scale.
@@ -148,7 +152,7 @@ impl<T: Precise> Emitter<T> {
         match (self, seen.observations()) {
             (Self::Densities(densities), Observations::Vectors { dimensions, values }) => {
                 let d = *dimensions as usize;
-                densities.logs(&values[at * d..][..d], &mut scratch.exact, &mut scratch.scaled);
+                densities.logs(&values[at * d..][..d], &mut scratch.exact);
             }
             (Self::Channels(densities), _) => densities.logs(densities.rows(seen, at), &mut scratch.exact),
             _ => {}
@@ -156,16 +160,19 @@ impl<T: Precise> Emitter<T> {
         restrict(&mut scratch.exact, seen.state(at), f64::NEG_INFINITY);
     }
 
-    /// Multiplies `product` by bⱼ(o) of observation `at` and state j, unscaled and in `f64`.
-    pub fn emit(&self, model: &Hmm, seen: &Sequences, at: usize, state: usize, product: &mut LogProduct) {
+    /// Multiplies `product` by bⱼ(o) of the observations from `first` on and the states j of a path, unscaled and in `f64`.
+    pub fn emit(&self, model: &Hmm, seen: &Sequences, first: usize, path: &[u32], product: &mut LogProduct) {
+        let steps = (first..).zip(path).map(|(at, &state)| (at, state as usize));
         match (self, seen.observations(), model.emissions()) {
             (Self::Densities(densities), Observations::Vectors { dimensions, values }, _) => {
                 let d = *dimensions as usize;
-                product.times_exp(densities.log(&values[at * d..][..d], state));
+                steps.for_each(|(at, state)| product.times_exp(densities.log(&values[at * d..][..d], state)));
             }
-            (Self::Channels(densities), ..) => product.times_exp(densities.log(densities.rows(seen, at), state)),
+            (Self::Channels(densities), ..) => {
+                steps.for_each(|(at, state)| product.times_exp(densities.log(densities.rows(seen, at), state)));
+            }
             (_, Observations::Symbols(seen), Emissions::Categorical { symbols, probs }) => {
-                product.times(probs[state * *symbols as usize + seen[at] as usize]);
+                steps.for_each(|(at, state)| product.times(probs[state * *symbols as usize + seen[at] as usize]));
             }
             _ => {}
         }
@@ -201,7 +208,7 @@ fn largest<T: Precise>(logs: &[f64], needed: &[T]) -> f64 {
             most[lane] = if log > most[lane] { log } else { most[lane] };
         }
     }
-    fold(most, f64::max)
+    fold_row(logs.len(), most, f64::max)
 }
 
 /// ln bⱼ(o), one row per symbol; empty for vectors.

@@ -7,11 +7,14 @@ use crate::backend::NO_STATE;
 use crate::backends::cpu::Group;
 use crate::backends::cpu::chain::{Chain, LogChain};
 use crate::backends::cpu::emissions::Row;
-use crate::backends::cpu::product::{LANES, MaxPlus, Registers, Work, few, fold, product, widest};
+use crate::backends::cpu::product::{LANES, MaxPlus, Registers, Work, few, fold, fold_row, product, widest};
 use crate::backends::cpu::sweeps::{Rows, Step, Trellis};
 use crate::sequences::Sequences;
 use warpkov_common::interrupt;
 use warpkov_runtime::Precise;
+
+/// Half of the lanes: few states take half of the registers.
+const HALF: usize = LANES / 2;
 
 /// Writes the most probable path of each sequence of the group to `paths`, one slice per slot.
 pub fn viterbi<T: Precise>(
@@ -39,13 +42,11 @@ impl<T: Precise> Work for Viterbi<'_, '_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Registers>(mut self) {
-        if self.chain.stride == LANES {
-            for slot in 0..self.group.size() {
-                self.by_pointers::<S>(slot);
-            }
-        } else {
-            self.by_rows::<S>();
+    fn run<S: Registers>(self) {
+        match self.chain.stride {
+            ..=LANES if self.chain.n <= HALF => self.by_pointers::<S, HALF>(),
+            ..=LANES => self.by_pointers::<S, LANES>(),
+            stride => self.by_rows::<S>(stride),
         }
     }
 }
@@ -53,9 +54,8 @@ impl<T: Precise> Work for Viterbi<'_, '_, T> {
 impl<T: Precise> Viterbi<'_, '_, T> {
     /// Stores δ; the traceback recomputes the argmax for the one state on the path.
     #[inline(always)]
-    fn by_rows<S: Registers>(self) {
+    fn by_rows<S: Registers>(self, stride: usize) {
         let Self { chain, logs, seen, group, bytes, paths } = self;
-        let stride = chain.stride;
         let mut trellis = Trellis::<T, ()>::new(group, stride, bytes);
         let mut ascent = Ascent { chain, logs, seen, group, scratch: Row::new(stride) };
         let stretches = trellis.stretches();
@@ -78,9 +78,16 @@ impl<T: Precise> Viterbi<'_, '_, T> {
         }
     }
 
-    /// For at most [`LANES`] states: stores back-pointers, one byte per state, in place of δ.
+    /// For at most W states: stores back-pointers, one byte per state, in place of δ.
     #[inline(always)]
-    fn by_pointers<S: Registers>(&mut self, slot: usize) {
+    fn by_pointers<S: Registers, const W: usize>(mut self) {
+        for slot in 0..self.group.size() {
+            self.of_slot::<S, W>(slot);
+        }
+    }
+
+    #[inline(always)]
+    fn of_slot<S: Registers, const W: usize>(&mut self, slot: usize) {
         let Self { chain, logs, seen, group, bytes, .. } = *self;
         let (place, path) = (group.places[slot], &mut *self.paths[slot]);
         let steps = path.len();
@@ -89,7 +96,7 @@ impl<T: Precise> Viterbi<'_, '_, T> {
         let transitions = logs.forward.panel::<LANES>(0);
         let (mut scratch, mut pointers) = (Row::new(LANES), vec![0_u64; length]);
         // Checkpoints: δ before each stretch.
-        let mut kept = vec![std::array::from_fn(|lane| logs.start[lane])];
+        let mut kept: Vec<[T; W]> = vec![std::array::from_fn(|lane| logs.start[lane])];
         for stretch in (0..stretches).chain((0..stretches - 1).rev()) {
             let range = stretch * length..steps.min((stretch + 1) * length);
             let mut delta = kept[stretch];
@@ -98,17 +105,20 @@ impl<T: Precise> Viterbi<'_, '_, T> {
                     return;
                 }
                 if t > 0 {
-                    (delta, *pointers) = ascend::<S, T>(&delta, transitions);
+                    (delta, *pointers) = ascend::<S, T, W>(&delta, transitions);
                 }
                 let emitted = chain.emitter.log_row(&logs.emitted, seen, place + t, &mut scratch);
-                lower(&mut delta, emitted);
+                let emitted: [T; LANES] = std::array::from_fn(|lane| emitted[lane]);
+                delta = lowered(std::array::from_fn(|lane| delta[lane] + emitted[lane]));
             }
             if range.end < steps && kept.len() < stretches {
                 kept.push(delta);
                 continue;
             }
             if range.end == steps {
-                path[steps - 1] = best(&delta, &logs.ending);
+                let mut row = [T::NEG_INFINITY; LANES];
+                row[..W].copy_from_slice(&delta);
+                path[steps - 1] = best(&row, &logs.ending);
                 if path[steps - 1] == NO_STATE {
                     return path.fill(NO_STATE);
                 }
@@ -122,16 +132,24 @@ impl<T: Precise> Viterbi<'_, '_, T> {
 
 /// maxᵢ (xᵢ + Aᵢⱼ) for each j, and the lowest maximising i in byte j of the second result.
 #[inline(always)]
-fn ascend<S: Registers, T: Precise>(x: &[T; LANES], transitions: &[[T; LANES]]) -> ([T; LANES], u64) {
-    let most = few::<S, MaxPlus, T>(x, transitions);
+fn ascend<S: Registers, T: Precise, const W: usize>(x: &[T; W], transitions: &[[T; LANES]]) -> ([T; W], u64) {
+    let most = few::<S, MaxPlus, T, W>(x, transitions);
     // Separate from the maximum: the next step does not depend on the back-pointers, so their latency is hidden.
-    let mut from = [0_u64; LANES];
+    let mut from = [0_u64; W];
     for (i, (x, row)) in x.iter().zip(transitions).enumerate().rev() {
-        for lane in 0..LANES {
+        for lane in 0..W {
             from[lane] = if *x + row[lane] == most[lane] { i as u64 } else { from[lane] };
         }
     }
     (most, from.iter().enumerate().fold(0, |all, (lane, from)| all | from << (8 * lane)))
+}
+
+/// x − max x, unless all are −∞.
+#[inline(always)]
+fn lowered<T: Precise, const W: usize>(x: [T; W]) -> [T; W] {
+    let most = fold(x, |a, b| if b > a { b } else { a });
+    let most = if most > T::NEG_INFINITY { most } else { T::ZERO };
+    x.map(|x| x - most)
 }
 
 /// The step from δₜ₋₁ to δₜ.
@@ -172,7 +190,7 @@ fn lower<T: Precise>(x: &mut [T], y: &[T]) {
         }
         *x = all;
     }
-    let most = fold(most, |a, b| if b > a { b } else { a });
+    let most = fold_row(x.len(), most, |a, b| if b > a { b } else { a });
     let most = if most > T::NEG_INFINITY { most } else { T::ZERO };
     x.as_chunks_mut::<LANES>().0.iter_mut().for_each(|x| *x = x.map(|x| x - most));
 }
@@ -187,7 +205,7 @@ fn best<T: Precise>(x: &[T], y: &[T]) -> u32 {
             most[lane] = if sum > most[lane] { sum } else { most[lane] };
         }
     }
-    let most = fold(most, |a, b| if b > a { b } else { a });
+    let most = fold_row(x.len(), most, |a, b| if b > a { b } else { a });
     if most > T::NEG_INFINITY {
         x.iter().zip(y).position(|(&x, &y)| x + y == most).map_or(NO_STATE, |state| state as u32)
     } else {

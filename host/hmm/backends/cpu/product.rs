@@ -216,29 +216,24 @@ pub fn product<S: Registers, Q: Semiring<T>, T: Precise>(
     y: &mut [T],
 ) {
     if stride == LANES {
-        for row in 0..rows {
-            let place = row * LANES..(row + 1) * LANES;
-            y[place.clone()].copy_from_slice(&few::<S, Q, T>(&x[place], matrix.panel(0)));
+        for (x, y) in x.as_chunks().0.iter().zip(y.as_chunks_mut().0).take(rows) {
+            *y = few::<S, Q, T, LANES>(x, matrix.panel(0));
         }
     } else {
         multiply::<Q, T>(rows, stride, x, matrix, y);
     }
 }
 
-/// x · A for at most [`LANES`] states. Terms of even and of odd index have separate sums, which halves the latency.
+/// x · A for at most W states, which are at most [`LANES`]. Terms of even and of odd index have separate sums, which halves the latency.
 #[inline(always)]
-pub fn few<S: Registers, Q: Semiring<T>, T: Precise>(x: &[T], rows: &[[T; LANES]]) -> [T; LANES] {
-    let (pairs, last) = rows.as_chunks::<2>();
-    let (mut even, mut odd) = ([Q::ZERO; LANES], [Q::ZERO; LANES]);
-    for (x, [first, second]) in x.as_chunks::<2>().0.iter().zip(pairs) {
-        for lane in 0..LANES {
-            even[lane] = sum::<S, Q, T>(even[lane], x[0], first[lane]);
-            odd[lane] = sum::<S, Q, T>(odd[lane], x[1], second[lane]);
-        }
-    }
-    if let [row] = last {
-        for lane in 0..LANES {
-            even[lane] = sum::<S, Q, T>(even[lane], x[rows.len() - 1], row[lane]);
+pub fn few<S: Registers, Q: Semiring<T>, T: Precise, const W: usize>(x: &[T; W], rows: &[[T; LANES]]) -> [T; W] {
+    let (mut even, mut odd) = ([Q::ZERO; W], [Q::ZERO; W]);
+    // A loop of constant length, so that x stays in registers.
+    for (i, &x) in x.iter().enumerate() {
+        let Some(row) = rows.get(i) else { break };
+        let sums = if i % 2 == 0 { &mut even } else { &mut odd };
+        for lane in 0..W {
+            sums[lane] = sum::<S, Q, T>(sums[lane], x, row[lane]);
         }
     }
     std::array::from_fn(|lane| Q::join(even[lane], odd[lane]))
@@ -411,7 +406,7 @@ pub fn total<T: Precise>(terms: &[T]) -> T {
             sums[lane] += terms[lane];
         }
     }
-    fold(sums, |a, b| a + b)
+    fold_row(terms.len(), sums, |a, b| a + b)
 }
 
 /// Keeps LLVM from vectorising across iterations, with gathers and scatters, where each iteration is one vector
@@ -435,13 +430,17 @@ pub fn by_lanes<T: Copy, U: Copy>(x: &mut [T], y: &[U], f: impl Fn(T, U) -> T) {
     }
 }
 
-/// Reduces all lanes by halving.
+/// Reduces all lanes, which a loop over a row of `stride` numbers has filled.
 #[inline(always)]
-pub fn fold<T: Precise>(all: [T; LANES], of: impl Fn(T, T) -> T) -> T {
-    // `black_box` keeps the array in memory. LLVM 22 would otherwise split the preceding loop into vectors of two
-    // lanes.
-    let mut all = black_box(all);
-    let mut half = LANES / 2;
+pub fn fold_row<T: Precise>(stride: usize, all: [T; LANES], of: impl Fn(T, T) -> T) -> T {
+    // `black_box` keeps the array in memory. LLVM 22 would otherwise split the loop into vectors of two lanes.
+    fold(if stride > LANES { black_box(all) } else { all }, of)
+}
+
+/// Reduces W lanes, a power of two, by halving.
+#[inline(always)]
+pub fn fold<T: Precise, const W: usize>(mut all: [T; W], of: impl Fn(T, T) -> T) -> T {
+    let mut half = W / 2;
     while half > 0 {
         for lane in 0..half {
             all[lane] = of(all[lane], all[lane + half]);

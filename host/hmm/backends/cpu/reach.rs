@@ -1,5 +1,6 @@
 //! The states with positive probability, from the zeros of π, A and B alone, which rounding cannot change.
 
+use crate::backends::cpu::limits::Limits;
 use crate::backends::cpu::product::stride;
 use crate::model::{Emissions, Hmm};
 use warpkov_runtime::Precise;
@@ -87,18 +88,19 @@ pub struct Frontier<T> {
 
 impl<T: Precise> Frontier<T> {
     /// Before the first observation.
-    pub fn new(reach: &Reach, n: usize, least: T) -> Self {
+    pub fn new(reach: &Reach, n: usize) -> Self {
         let mut frontier = Self {
             alive: if reach.everywhere { reach.start.clone() } else { vec![0; reach.words] },
             predicted: reach.start.clone(),
             spare: vec![0; reach.words],
             needed: vec![T::ZERO; stride(n)],
         };
-        frontier.need(least);
+        frontier.need();
         frontier
     }
 
-    fn need(&mut self, least: T) {
+    fn need(&mut self) {
+        let least = T::from_f64(Limits::current::<T>().least);
         for (state, needed) in self.needed.iter_mut().enumerate() {
             let member = self.predicted.get(state / BITS).is_some_and(|word| word >> (state % BITS) & 1 == 1);
             *needed = if member { least } else { T::ZERO };
@@ -108,7 +110,7 @@ impl<T: Precise> Frontier<T> {
     /// Advances past an observation: `symbol`, or a vector where it is `None`, emitted by `state` if that is known. Returns whether the
     /// sequence is still possible.
     #[inline(always)]
-    pub fn see(&mut self, reach: &Reach, symbol: Option<u32>, state: Option<u32>, least: T) -> bool {
+    pub fn see(&mut self, reach: &Reach, symbol: Option<u32>, state: Option<u32>) -> bool {
         if reach.everywhere {
             return true;
         }
@@ -116,12 +118,12 @@ impl<T: Precise> Frontier<T> {
         let same = words.all(|(at, (predicted, alive))| predicted & reach.emitters(symbol, state, at) == *alive);
         // Equal `alive` sets have equal successors.
         if !same {
-            self.advance(reach, symbol, state, least);
+            self.advance(reach, symbol, state);
         }
         self.alive.iter().any(|&word| word > 0)
     }
 
-    fn advance(&mut self, reach: &Reach, symbol: Option<u32>, state: Option<u32>, least: T) {
+    fn advance(&mut self, reach: &Reach, symbol: Option<u32>, state: Option<u32>) {
         for (at, (alive, predicted)) in self.alive.iter_mut().zip(&self.predicted).enumerate() {
             *alive = predicted & reach.emitters(symbol, state, at);
         }
@@ -136,7 +138,7 @@ impl<T: Precise> Frontier<T> {
         }
         if self.spare != self.predicted {
             std::mem::swap(&mut self.spare, &mut self.predicted);
-            self.need(least);
+            self.need();
         }
     }
 

@@ -7,7 +7,7 @@ use crate::backends::cpu::Group;
 use crate::backends::cpu::chain::Chain;
 use crate::backends::cpu::densities::{Completion, Densities, is_partial};
 use crate::backends::cpu::emissions::Emitter;
-use crate::backends::cpu::product::by_lanes;
+use crate::backends::cpu::product::{LANES, by_lanes};
 use crate::backends::cpu::sweeps::{ForwardBackward, Show};
 use crate::model::{Covariances, Emissions, Hmm};
 use crate::sequences::{Observations, Sequences};
@@ -79,14 +79,25 @@ impl Counts {
                 let mut squares = squares.chunks_exact_mut(stride);
                 for (row, sums) in sums.chunks_exact_mut(stride).enumerate() {
                     let means = &densities.means[row * stride..][..stride];
-                    for ((sum, gamma), mean) in sums.iter_mut().zip(gamma).zip(means) {
-                        *sum += gamma.to_f64() * (x[row] - mean);
+                    let rows = sums.as_chunks_mut::<LANES>().0.iter_mut().zip(means.as_chunks::<LANES>().0);
+                    for ((sum, mean), gamma) in rows.zip(gamma.as_chunks::<LANES>().0) {
+                        let (mut all, mean, gamma) = (*sum, *mean, *gamma);
+                        for lane in 0..LANES {
+                            all[lane] += gamma[lane].to_f64() * (x[row] - mean[lane]);
+                        }
+                        *sum = all;
                     }
                     for column in if *full { 0 } else { row }..=row {
                         let others = &densities.means[column * stride..][..stride];
                         let squares = squares.next().unwrap_or_default();
-                        for (((square, gamma), mean), other) in squares.iter_mut().zip(gamma).zip(means).zip(others) {
-                            *square += gamma.to_f64() * (x[row] - mean) * (x[column] - other);
+                        let rows = squares.as_chunks_mut::<LANES>().0.iter_mut().zip(means.as_chunks::<LANES>().0);
+                        let factors = gamma.as_chunks::<LANES>().0.iter().zip(others.as_chunks::<LANES>().0);
+                        for ((square, mean), (gamma, other)) in rows.zip(factors) {
+                            let (mut all, mean, gamma, other) = (*square, *mean, *gamma, *other);
+                            for lane in 0..LANES {
+                                all[lane] += gamma[lane].to_f64() * (x[row] - mean[lane]) * (x[column] - other[lane]);
+                            }
+                            *square = all;
                         }
                     }
                 }

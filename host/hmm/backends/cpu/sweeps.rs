@@ -14,15 +14,17 @@ use std::ops::Range;
 
 use crate::backends::cpu::Group;
 use crate::backends::cpu::chain::Chain;
-use crate::backends::cpu::emissions::{Row, Scale};
+use crate::backends::cpu::emissions::{Row, Scale, Scaled};
 use crate::backends::cpu::limits::{Limits, power};
 use crate::backends::cpu::product::{
-    LANES, Registers, SumProduct, Work, accumulate, by_lanes, fold, product, total, widest,
+    LANES, Registers, SumProduct, Work, accumulate, by_lanes, fold_row, product, total, widest,
 };
 use crate::backends::cpu::reach::Frontier;
 use crate::sequences::Sequences;
 use warpkov_common::interrupt;
 use warpkov_runtime::Precise;
+
+mod lanes;
 
 /// Rows that are accumulated into ξ in one matrix product.
 const BLOCK: usize = 128;
@@ -164,10 +166,9 @@ impl Default for Mark {
     }
 }
 
-/// State of the forward recursion of one sequence.
-#[derive(Clone)]
-struct Course<T> {
-    frontier: Frontier<T>,
+/// State of the forward recursion of one sequence, beside its [`Frontier`].
+#[derive(Clone, Copy)]
+struct Course {
     /// u of the last row.
     unit: f64,
     /// u Σ α of the last row, in [1, 2).
@@ -182,31 +183,36 @@ struct Course<T> {
     out: Option<f64>,
 }
 
-impl<T: Precise> Course<T> {
-    /// Turns `row`, which holds p / u, into α. Returns its mark.
+impl Course {
+    /// Before the first step.
+    const START: Self = Self { unit: 1.0, sum: 1.0, exponent: 0, log: 0.0, doubtful: false, out: None };
+
+    /// Turns `row`, which holds p / u, into α. Returns its mark. `OPEN` selects code for [open](Chain::open) chains.
     #[inline(always)]
-    fn advance<S: Registers, const OPEN: bool>(
+    fn advance<T: Precise, const OPEN: bool>(
         &mut self,
+        frontier: &mut Frontier<T>,
         given: &Given<'_, T>,
-        at: usize,
-        last: bool,
+        (at, last): (usize, bool),
         row: &mut [T],
-        scratch: &mut Row<T>,
+        (emitted, scaled): (&[T], Scaled),
         errors: Errors<'_, T>,
     ) -> Mark {
         let (chain, limits) = (given.chain, Limits::current::<T>());
-        let scale = Scale::Largest(&self.frontier.needed[..row.len()]);
-        let (emitted, scaled) = chain.emitter.row::<S>(given.seen, at, scale, row.len(), scratch);
         let unit = T::from_f64(self.unit);
-        let enough = OPEN || chain.firm || enough(row, unit, &self.frontier.needed);
-        let wrong = if enough { 0.0 } else { self.doubt(chain.n, row, emitted, errors.now, errors.predicted) };
+        let enough = OPEN || chain.firm || enough(row, unit, &frontier.needed);
+        let wrong = if enough {
+            0.0
+        } else {
+            self.doubt(chain.n, row, (emitted, &frontier.needed), errors.now, errors.predicted)
+        };
         self.doubtful = !enough;
         let sum = weigh(row, unit, emitted).to_f64();
         let certain = within(sum, limits.least_sum) && (enough || wrong <= limits.negligible * sum);
         let possible = OPEN || {
             let (symbol, state) = (given.seen.observations().symbol(at), given.seen.state(at));
-            let some = self.frontier.see(&chain.reach, symbol, state, T::from_f64(limits.least));
-            some && (!last || self.frontier.ends(&chain.reach))
+            let some = frontier.see(&chain.reach, symbol, state);
+            some && (!last || frontier.ends(&chain.reach))
         };
         if !possible {
             self.out = Some(f64::NEG_INFINITY);
@@ -234,7 +240,14 @@ impl<T: Precise> Course<T> {
     /// Propagates the error bounds of a row p / u. Writes e ∘ b̃ to `now` for the states whose relative error may
     /// matter, 0 for the others, and returns the sum.
     #[inline(always)]
-    fn doubt(&self, n: usize, row: &[T], emitted: &[T], now: &mut [T], predicted: &mut [T]) -> f64 {
+    fn doubt<T: Precise>(
+        &self,
+        n: usize,
+        row: &[T],
+        (emitted, needed): (&[T], &[T]),
+        now: &mut [T],
+        predicted: &mut [T],
+    ) -> f64 {
         let limits = Limits::current::<T>();
         if !self.doubtful {
             predicted.fill(T::ZERO);
@@ -243,7 +256,7 @@ impl<T: Precise> Course<T> {
         let mut sums = [T::ZERO; LANES];
         let states = now.as_chunks_mut::<LANES>().0.iter_mut().zip(row.as_chunks::<LANES>().0);
         let factors = predicted.as_chunks::<LANES>().0.iter().zip(emitted.as_chunks::<LANES>().0);
-        let needed = self.frontier.needed.as_chunks::<LANES>().0;
+        let needed = needed.as_chunks::<LANES>().0;
         for (((now, row), (errors, emitted)), needed) in states.zip(factors).zip(needed) {
             let (mut wrong, row, errors, emitted, needed) = ([T::ZERO; LANES], *row, *errors, *emitted, *needed);
             for lane in 0..LANES {
@@ -255,11 +268,12 @@ impl<T: Precise> Course<T> {
             }
             *now = wrong;
         }
-        fold(sums, |a, b| a + b).to_f64()
+        fold_row(row.len(), sums, |a, b| a + b).to_f64()
     }
 
-    /// Multiplies P(O) by the factor Σ α̂_T(i) endᵢ.
-    fn end(&mut self, chain: &Chain<T>, row: &[T], errors: &[T]) {
+    /// Multiplies P(O) by the factor Σ α̂_T(i) endᵢ. Inlined, since what a call refers to stays in memory.
+    #[inline(always)]
+    fn end<T: Precise>(&mut self, chain: &Chain<T>, row: &[T], errors: &[T]) {
         let limits = Limits::current::<T>();
         self.sum = dot(row, &chain.ending).to_f64() * self.unit;
         let wrong = if self.doubtful { dot(errors, &chain.ending).to_f64() } else { 0.0 };
@@ -291,7 +305,8 @@ struct Given<'a, T> {
 /// The forward recursion of a group. `OPEN` selects code for [open](Chain::open) chains, without reachability checks.
 struct Forward<'a, T, const OPEN: bool> {
     given: Given<'a, T>,
-    courses: Vec<Course<T>>,
+    courses: Vec<Course>,
+    frontiers: Vec<Frontier<T>>,
     /// d, one row per sequence; `errors` holds d A.
     doubts: Vec<T>,
     errors: Vec<T>,
@@ -302,22 +317,14 @@ impl<'a, T: Precise, const OPEN: bool> Forward<'a, T, OPEN> {
     /// The state before the first step.
     fn new(given: Given<'a, T>, excluded: &[bool]) -> Self {
         let chain = given.chain;
-        let course = Course {
-            frontier: Frontier::new(&chain.reach, chain.n, T::from_f64(Limits::current::<T>().least)),
-            unit: 1.0,
-            sum: 1.0,
-            exponent: 0,
-            log: 0.0,
-            doubtful: false,
-            out: None,
-        };
-        let courses = excluded.iter().map(|&out| Course { out: out.then_some(f64::NAN), ..course.clone() }).collect();
+        let courses = excluded.iter().map(|&out| Course { out: out.then_some(f64::NAN), ..Course::START }).collect();
+        let frontiers = vec![Frontier::new(&chain.reach, chain.n); excluded.len()];
         let none = vec![T::ZERO; excluded.len() * chain.stride];
-        Self { given, courses, doubts: none.clone(), errors: none, scratch: Row::new(chain.stride) }
+        Self { given, courses, frontiers, doubts: none.clone(), errors: none, scratch: Row::new(chain.stride) }
     }
 
     fn logs(&self) -> Vec<f64> {
-        self.courses.iter().map(Course::ln).collect()
+        self.courses.iter().map(|course| course.ln()).collect()
     }
 
     /// Whether the first `active` sequences have all dropped out.
@@ -329,7 +336,7 @@ impl<'a, T: Precise, const OPEN: bool> Forward<'a, T, OPEN> {
 impl<T: Precise, const OPEN: bool> Step<T, Mark> for Forward<'_, T, OPEN> {
     #[inline(always)]
     fn step<S: Registers>(&mut self, rows: Rows<'_, T, Mark>) {
-        let Self { given, courses, doubts, errors, scratch } = self;
+        let Self { given, courses, frontiers, doubts, errors, scratch } = self;
         let Given { chain, group, .. } = *given;
         let Rows { t, stride, before, now, marks } = rows;
         let active = group.active(t);
@@ -341,7 +348,7 @@ impl<T: Precise, const OPEN: bool> Step<T, Mark> for Forward<'_, T, OPEN> {
         if !OPEN && !chain.firm && courses[..active].iter().any(|course| course.doubtful) {
             product::<S, SumProduct, T>(active, stride, doubts, &chain.forward, errors);
         }
-        for (slot, course) in courses[..active].iter_mut().enumerate() {
+        for (slot, (course, frontier)) in courses[..active].iter_mut().zip(frontiers).enumerate() {
             let row = &mut now[slot * stride..][..stride];
             if course.out.is_some() {
                 row.fill(T::ZERO);
@@ -349,7 +356,9 @@ impl<T: Precise, const OPEN: bool> Step<T, Mark> for Forward<'_, T, OPEN> {
                 let last = group.lengths[slot] == t + 1;
                 let now = &mut doubts[slot * stride..][..stride];
                 let errors = Errors { now, predicted: &mut errors[slot * stride..][..stride] };
-                marks[slot] = course.advance::<S, OPEN>(given, group.places[slot] + t, last, row, scratch, errors);
+                let (at, scale) = (group.places[slot] + t, Scale::Largest(&frontier.needed));
+                let emitted = chain.emitter.row::<S>(given.seen, at, scale, stride, scratch);
+                marks[slot] = course.advance::<T, OPEN>(frontier, given, (at, last), row, emitted, errors);
             }
         }
     }
@@ -380,7 +389,7 @@ fn enough<T: Precise>(x: &[T], unit: T, needed: &[T]) -> bool {
             least[lane] = if over < least[lane] { over } else { least[lane] };
         }
     }
-    fold(least, |a, b| if b < a { b } else { a }) >= T::ZERO
+    fold_row(x.len(), least, |a, b| if b < a { b } else { a }) >= T::ZERO
 }
 
 /// x ← u x ∘ y. Returns its sum.
@@ -395,7 +404,7 @@ fn weigh<T: Precise>(x: &mut [T], unit: T, y: &[T]) -> T {
         }
         *x = terms;
     }
-    fold(sums, |a, b| a + b)
+    fold_row(x.len(), sums, |a, b| a + b)
 }
 
 /// x · y.
@@ -407,7 +416,7 @@ fn dot<T: Precise>(x: &[T], y: &[T]) -> T {
             sums[lane] += x[lane] * y[lane];
         }
     }
-    fold(sums, |a, b| a + b)
+    fold_row(x.len(), sums, |a, b| a + b)
 }
 
 /// ln P(O) of each sequence; NaN for [uncertain](crate::backends::cpu::limits) ones.
@@ -423,12 +432,10 @@ impl<T: Precise> Work for Score<'_, T> {
 
     #[inline(always)]
     fn run<S: Registers>(self) -> Vec<f64> {
-        // A separate instance for the constant stride `LANES`, which the compiler unrolls.
-        match (self.0.chain.stride, self.0.chain.open) {
-            (LANES, true) => self.in_stride::<S, true>(LANES),
-            (LANES, false) => self.in_stride::<S, false>(LANES),
-            (stride, true) => self.in_stride::<S, true>(stride),
-            (stride, false) => self.in_stride::<S, false>(stride),
+        match self.0.chain.stride {
+            ..=LANES => self.by_lanes::<S>(),
+            stride if self.0.chain.open => self.in_stride::<S, true>(stride),
+            stride => self.in_stride::<S, false>(stride),
         }
     }
 }
@@ -489,6 +496,32 @@ struct Behind {
     tolerance: f64,
 }
 
+impl Behind {
+    /// Behind the last of `steps` steps.
+    fn new<T: Precise>(steps: usize) -> Self {
+        let tolerance = Limits::current::<T>().tolerance(steps);
+        Self { shift: 0.0, unit: 1.0, inverse: 1.0, ratio: 1.0, tolerance }
+    }
+
+    /// Goes back to a step t, from Σ uₜ αₜ βₜ and Σ βₜ. Returns 1 / Σ uₜ αₜ βₜ; `None` if the sequence is uncertain.
+    #[inline(always)]
+    fn advance<T: Precise>(&mut self, sum: f64, beta: f64, mark: Mark, last: bool) -> Option<f64> {
+        let limits = Limits::current::<T>();
+        let mut least = limits.least;
+        if !last {
+            self.ratio *= sum * self.inverse;
+            least = limits.least_sum;
+        }
+        let near = (self.ratio - 1.0).abs() <= self.tolerance;
+        if !(near && sum >= least) {
+            return None;
+        }
+        let (inverse, (unit, exponent)) = (1.0 / sum, unit_of(beta));
+        (self.shift, self.unit, self.inverse) = (mark.shift, unit, inverse * mark.unit * power(exponent));
+        Some(inverse)
+    }
+}
+
 impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
     /// Runs the recursion. Returns ln P(O) of each slot; NaN for [uncertain](crate::backends::cpu::limits) and excluded
     /// ones. `show` and `pairs` have already received the steps of an uncertain sequence after the one that revealed
@@ -504,9 +537,8 @@ impl<T: Precise, W: Show<T>> Work for ForwardBackward<'_, T, W> {
 
     #[inline(always)]
     fn run<S: Registers>(self) -> Vec<f64> {
-        // A separate instance for the constant stride `LANES`, which the compiler unrolls.
         match self.chain.stride {
-            LANES => self.in_stride::<S>(LANES),
+            ..=LANES => self.by_lanes::<S>(),
             stride => self.in_stride::<S>(stride),
         }
     }
@@ -518,7 +550,7 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
     #[inline(always)]
     fn in_stride<S: Registers>(self, stride: usize) -> Vec<f64> {
         let Self { chain, seen, group, excluded, bytes, mut pairs, mut show } = self;
-        let (size, limits) = (group.size(), Limits::current::<T>());
+        let size = group.size();
         let mut trellis = Trellis::new(group, stride, bytes);
         let given = Given { chain, seen, group };
         let mut forward = Forward::<T, false>::new(given, excluded);
@@ -527,7 +559,7 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
         let mut starts = Vec::with_capacity(stretches);
         for stretch in 0..stretches {
             if stretch + 1 < stretches {
-                starts.push((forward.courses.clone(), forward.doubts.clone()));
+                starts.push((forward.courses.clone(), forward.frontiers.clone(), forward.doubts.clone()));
             }
             trellis.fill::<S>(stride, stretch, &mut forward);
             if forward.all_out(size) {
@@ -535,14 +567,7 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
             }
         }
         let mut logs = forward.logs();
-        let last = |&length: &usize| Behind {
-            shift: 0.0,
-            unit: 1.0,
-            inverse: 1.0,
-            ratio: 1.0,
-            tolerance: limits.tolerance(length),
-        };
-        let mut behind: Vec<Behind> = group.lengths.iter().map(last).collect();
+        let mut behind: Vec<Behind> = group.lengths.iter().map(|&length| Behind::new::<T>(length)).collect();
         let weight = |&member: &usize| if pairs.is_some() { seen.weight(member) / seen.unit() } else { 1.0 };
         let weights: Vec<f64> = group.members.iter().map(weight).collect();
         let backward = chain.backward();
@@ -552,7 +577,7 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
         let mut block = Block { rows: vec![T::ZERO; (BLOCK + size) * stride], start: BLOCK + size, end: 0 };
         for stretch in (0..stretches).rev() {
             if stretch + 1 < stretches {
-                (forward.courses, forward.doubts) = starts.pop().unwrap_or_default();
+                (forward.courses, forward.frontiers, forward.doubts) = starts.pop().unwrap_or_default();
                 // Sequences that have dropped out by now are skipped from the start.
                 let out = forward.courses.iter_mut().zip(&logs).filter(|(_, log)| !log.is_finite());
                 out.for_each(|(course, log)| course.out = Some(*log));
@@ -596,19 +621,12 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
                     }
                     by_lanes(&mut gamma, alpha, |_, alpha| alpha);
                     let sum = weigh(&mut gamma, T::from_f64(mark.unit), beta).to_f64();
-                    let behind = &mut behind[slot];
-                    let mut least = limits.least;
-                    if slot < going {
-                        behind.ratio *= sum * behind.inverse;
-                        least = limits.least_sum;
-                    }
-                    let near = (behind.ratio - 1.0).abs() <= behind.tolerance;
-                    if !(near && sum >= least) {
+                    let Some(inverse) = behind[slot].advance::<T>(sum, total(beta).to_f64(), *mark, slot >= going)
+                    else {
                         logs[slot] = f64::NAN;
                         counted.fill(T::ZERO);
                         continue;
-                    }
-                    let inverse = 1.0 / sum;
+                    };
                     if slot < going {
                         let scale = T::from_f64(mark.unit * inverse * weights[slot]);
                         by_lanes(counted, &weighted[slot * stride..][..stride], |_, x| x * scale);
@@ -618,9 +636,6 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
                     let scale = T::from_f64(inverse * weights[slot]);
                     by_lanes(&mut gamma, alpha, |x, _| x * scale);
                     show.show(slot, t, &gamma);
-                    let (unit, exponent) = unit_of(total(beta).to_f64());
-                    (behind.shift, behind.unit) = (mark.shift, unit);
-                    behind.inverse = inverse * mark.unit * power(exponent);
                 }
                 if let Some(pairs) = pairs.as_deref_mut()
                     && (block.start < size || t == steps.start)

@@ -325,7 +325,6 @@ struct Scratch {
     predicted: Row,
     emitted: Row,
     logs: Vec<f64>,
-    scaled: Vec<f64>,
 }
 
 impl<'m> Exact<'m> {
@@ -369,13 +368,7 @@ impl<'m> Exact<'m> {
 
     fn scratch(&self) -> Scratch {
         let (n, wide) = (self.n, stride(self.n));
-        Scratch {
-            plain: OrdinarySums::new(n),
-            predicted: Row::new(n),
-            emitted: Row::new(n),
-            logs: vec![0.0; wide],
-            scaled: vec![0.0; wide],
-        }
+        Scratch { plain: OrdinarySums::new(n), predicted: Row::new(n), emitted: Row::new(n), logs: vec![0.0; wide] }
     }
 
     /// ln P(O) of the sequences `which`, in that order. It is −∞ only where P(O) is 0, or where all densities of an
@@ -447,13 +440,13 @@ impl<'m> Exact<'m> {
     }
 
     /// Writes bⱼ(o) of observation `at` to `scratch`. Densities are computed only for states j with positive `wanted`.
-    fn emit(&self, seen: &Sequences, at: usize, wanted: &Row, scratch: &mut Row, logs: &mut [f64], y: &mut [f64]) {
+    fn emit(&self, seen: &Sequences, at: usize, wanted: &Row, scratch: &mut Row, logs: &mut [f64]) {
         match (&self.emitter, seen.observations()) {
             (Emitter::Table(rows), Observations::Symbols(symbols)) => scratch.copy_from(&rows[symbols[at] as usize]),
             (Emitter::Densities(_) | Emitter::Channels(_), Observations::Vectors { dimensions, values }) => {
                 let d = *dimensions as usize;
                 match &self.emitter {
-                    Emitter::Densities(densities) => densities.logs(&values[at * d..][..d], logs, y),
+                    Emitter::Densities(densities) => densities.logs(&values[at * d..][..d], logs),
                     Emitter::Channels(densities) => densities.logs(densities.rows(seen, at), logs),
                     Emitter::Table(_) => {}
                 }
@@ -470,12 +463,12 @@ impl<'m> Exact<'m> {
 
     /// αₜ from αₜ₋₁, or from π at the first step.
     fn step(&self, seen: &Sequences, at: usize, before: Option<&Row>, now: &mut Row, scratch: &mut Scratch) {
-        let Scratch { plain, predicted, emitted, logs, scaled } = scratch;
+        let Scratch { plain, predicted, emitted, logs } = scratch;
         match before {
             Some(before) => self.forward.multiply(before, predicted, plain),
             None => predicted.copy_from(&self.start),
         }
-        self.emit(seen, at, predicted, emitted, logs, scaled);
+        self.emit(seen, at, predicted, emitted, logs);
         now.product(predicted, emitted);
     }
 
@@ -552,8 +545,8 @@ impl<'m> Exact<'m> {
         let (mut gamma, mut weighted, mut shown) = (Row::new(n), Row::new(n), vec![0.0; n]);
         self.descend(seen, sequence, |t, alpha, scratch| {
             if t + 1 < steps {
-                let Scratch { plain, emitted, logs, scaled, .. } = scratch;
-                self.emit(seen, range.start + t + 1, &beta, emitted, logs, scaled);
+                let Scratch { plain, emitted, logs, .. } = scratch;
+                self.emit(seen, range.start + t + 1, &beta, emitted, logs);
                 weighted.product(emitted, &beta);
                 self.backward().multiply(&weighted, &mut beta, plain);
             }

@@ -257,7 +257,7 @@ impl Gaussians {
             let densities = Densities::new(n, *dimensions as usize, means, covariances);
             let of_row = |Partial { x, state, .. }: &Partial| {
                 let mut found = vec![0.0; densities.stride()];
-                densities.logs(x, &mut found, &mut vec![0.0; densities.stride()]);
+                densities.logs(x, &mut found);
                 restrict(&mut found, *state, f64::NEG_INFINITY);
                 found.truncate(n);
                 found
