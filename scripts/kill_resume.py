@@ -3,8 +3,9 @@
 
     scripts/kill_resume.py PROGRAM [--kills N] [--seed S] [--only TEXT] [--device cpu,emulated] [--folder DIR]
 
-PROGRAM is `warpkov`. `--device cuda:0` runs the scenarios of the emulator on a GPU. Each scenario is a command of a model class and method. It runs undisturbed first, twice: the output and the
-duration are those to compare with. Then N times, it starts and is killed by SIGKILL:
+PROGRAM is `warpkov`. `--device cuda:0` runs the scenarios of the emulator on a GPU. Each scenario is a command of a model class and
+method. It runs undisturbed first, twice: the output and the duration are those to compare with. Then N times, it starts and is killed
+by SIGKILL:
 
 - at a time that is uniform between 0 and 1.1 times the duration, or
 - at a write, which is seen by polling every 0.2 ms: a new file that has no name yet, one with a temporary name, or a replaced file.

@@ -125,6 +125,14 @@ impl Held {
         };
         Self { states: counts.iter().filter(|count| **count > 0).count(), variances: counts.iter().sum() }
     }
+
+    /// Says so of a model of `all` states whose floor is `floor`, if there are any.
+    pub(crate) fn note(self, all: u32, floor: f64) -> Option<String> {
+        let Self { states, variances } = self;
+        let held =
+            || format!("the floor holds variances of {states} of {all} states, {variances} in all (floor {floor:e})");
+        (states > 0).then(held)
+    }
 }
 
 /// A variance is at the floor up to this multiple of it, which allows for rounding of eigenvalues.

@@ -291,6 +291,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether training ends after the objective has changed by `change` from `from`.
+    pub(super) fn tolerates(&self, change: f64, from: f64) -> bool {
+        let absolute = self.tolerance_absolute;
+        change <= self.tolerance * from.abs() || absolute > 0.0 && change <= absolute
+    }
+
     /// Whether the objective is the likelihood alone.
     pub(super) fn no_prior(&self) -> bool {
         self.pseudocounts.none() && self.sticky == 0.0 && self.normals.is_none()

@@ -51,9 +51,7 @@ impl Passes {
     #[must_use]
     pub fn converged(&self, options: &Options) -> bool {
         let [.., before, last] = self.log_likelihoods[..] else { return false };
-        let change = (last - before).abs();
-        let absolute = options.tolerance_absolute;
-        change <= options.tolerance * before.abs() || absolute > 0.0 && change <= absolute
+        options.tolerates((last - before).abs(), before)
     }
 }
 
@@ -102,6 +100,12 @@ impl Stochastic {
     #[must_use]
     pub fn exponent(&self) -> f64 {
         self.exponent
+    }
+
+    /// What applies to the M steps.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// The variances of the model at the floor.

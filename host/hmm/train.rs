@@ -197,8 +197,7 @@ impl<'a> InTraining<'a> {
                 if objective < from - slack * from.abs().max(1.0) {
                     run.fell = Some(from);
                 } else {
-                    let (rise, absolute) = (objective - from, options.tolerance_absolute);
-                    run.converged = rise <= options.tolerance * from.abs() || absolute > 0.0 && rise <= absolute;
+                    run.converged = options.tolerates(objective - from, from);
                 }
             }
         }

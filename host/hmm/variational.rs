@@ -716,7 +716,7 @@ fn judge<E>(
         if bound < from - options.slack * from.abs().max(1.0) {
             run.fell = Some(from);
         } else {
-            run.converged = bound - from <= options.tolerance_absolute.max(options.tolerance * from.abs());
+            run.converged = options.tolerates(bound - from, from);
         }
     }
     run.bounds.push(bound);

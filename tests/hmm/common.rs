@@ -38,6 +38,17 @@ pub fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
+/// The JSON report of a training that may end without convergence.
+#[track_caller]
+pub fn trained(folder: &Path, arguments: &str) -> Value {
+    let arguments = format!("train {arguments} --json");
+    let output = piped(folder, &arguments.split_whitespace().collect::<Vec<_>>(), "");
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    let report = parsed(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(report["status"] == "converged", output.status.code() == Some(0));
+    report
+}
+
 /// A folder with Eisner's ice-cream model and diary.
 pub fn ice_cream() -> TempDir {
     let folder = tempfile::tempdir().unwrap();

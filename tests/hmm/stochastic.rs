@@ -14,18 +14,7 @@ use warpkov::hmm::run::alone;
 use warpkov::hmm::stochastic::{Passes, Stochastic};
 use warpkov::runtime::choose::DeviceChoice;
 
-use crate::common::{fails, ice_cream, parsed, piped, run};
-
-/// The JSON report of a training that may end without convergence.
-#[track_caller]
-fn trained(folder: &Path, arguments: &str) -> Value {
-    let arguments = format!("train {arguments} --json");
-    let output = piped(folder, &arguments.split_whitespace().collect::<Vec<_>>(), "");
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    let report = parsed(&String::from_utf8(output.stdout).unwrap());
-    assert_eq!(report["status"] == "converged", output.status.code() == Some(0));
-    report
-}
+use crate::common::{fails, ice_cream, piped, run, trained};
 
 fn logs(report: &Value) -> Vec<f64> {
     report["log_likelihoods"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
@@ -104,16 +93,12 @@ fn one_batch_is_one_iteration() {
     };
     let near = |found: Vec<f64>, expected: Vec<f64>| found.iter().zip(&expected).all(|(x, y)| (x - y).abs() < 1e-12);
     for options in ["", "--pseudocount 2", "--sticky 3", "--freeze symbols"] {
-        run_to_the_end(folder.path(), &format!("ice.json diary.txt {options} --iterations 1 --out em.json"));
-        let stochastic = "--by stochastic --iterations 1 --out one.json";
-        let report = run_to_the_end(folder.path(), &format!("ice.json diary.txt {options} {stochastic}"));
+        let options = format!("ice.json diary.txt {options} --iterations 1 --device cpu");
+        trained(folder.path(), &format!("{options} --out em.json"));
+        let report = trained(folder.path(), &format!("{options} --by stochastic --out one.json"));
         assert!(near(parameters("one.json"), parameters("em.json")), "{options}");
         assert_eq!(report["status"], "not converged");
     }
-}
-
-fn run_to_the_end(folder: &Path, arguments: &str) -> Value {
-    trained(folder, &format!("{arguments} --device cpu"))
 }
 
 /// Batches have sets of symbols of their own.

@@ -15,16 +15,12 @@ use warpkov::hmm::run::alone;
 use warpkov::hmm::variational::{Beliefs, TrainedBeliefs, train_beliefs};
 use warpkov::runtime::choose::DeviceChoice;
 
-use crate::common::{fails, ice_cream, parsed, piped, returns, run};
+use crate::common::{self, fails, ice_cream, parsed, piped, returns, run};
 
-/// The JSON report of a training that may end without convergence.
+/// The JSON report of a training, whose bounds rise.
 #[track_caller]
 fn trained(folder: &Path, arguments: &str) -> Value {
-    let arguments = format!("train {arguments} --by variational --json");
-    let output = piped(folder, &arguments.split_whitespace().collect::<Vec<_>>(), "");
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    let report = parsed(&String::from_utf8(output.stdout).unwrap());
-    assert_eq!(report["status"] == "converged", output.status.code() == Some(0));
+    let report = common::trained(folder, &format!("{arguments} --by variational"));
     let bounds: Vec<f64> = report["lower_bounds"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
     assert!(bounds.windows(2).all(|pair| pair[1] >= pair[0] - 1e-9 * pair[0].abs().max(1.0)), "{bounds:?}");
     assert_eq!(report["lower_bound"].as_f64(), bounds.last().copied());

@@ -328,14 +328,6 @@ impl Given {
         format!("{}: {}", self.file, self.records.why_impossible(&self.model, sequence))
     }
 
-    /// The place of a batch in the file, for messages.
-    pub fn file_after(&self, sequences: u64) -> String {
-        match sequences {
-            0 => self.file.clone(),
-            _ => format!("{} after sequence {sequences}", self.file),
-        }
-    }
-
     /// Prints why the model cannot emit the first impossible sequence, and how many others it cannot emit.
     pub fn note_impossible(&self, is_possible: impl Fn(usize) -> bool) {
         let mut impossible = (0..self.sequences().len()).filter(|&sequence| !is_possible(sequence));

@@ -15,7 +15,7 @@ use warpkov_hmm::stochastic::{EXPONENT, Passes, Stochastic};
 use warpkov_hmm::train::{self as training, Status};
 
 use super::file::{Given, Opened, Source};
-use super::training::ModelOutput;
+use super::training::{ModelOutput, outcome};
 use crate::common::interrupts::handle_interrupts;
 use crate::common::number;
 use crate::common::progress::Steps;
@@ -90,11 +90,7 @@ impl Streaming<'_> {
             Ok((context, found))
         })?;
         self.finish(&found, context, out)?;
-        Ok(match found.status {
-            Status::Converged => Outcome::Success,
-            Status::Iterations | Status::Fell => Outcome::Negative,
-            Status::Interrupted => Outcome::Interrupted,
-        })
+        Ok(outcome(found.status))
     }
 
     /// Passes over the file until they converge.
@@ -119,14 +115,15 @@ impl Streaming<'_> {
         let model = &self.given.model;
         let mut batches = self.source.batches(model)?;
         let (mut log_likelihood, mut sequences, mut observations) = (0.0, 0, 0);
-        while let Some(records) = batches.next(self.batches.batch())? {
+        loop {
+            let place = batches.place();
+            let Some(records) = batches.next(self.batches.batch())? else { break };
             let learned =
                 opened.recursions_over(records.observed(), OverPaths::Sums, model, 1, |recursions| {
                     match found.trained.learn(recursions, &records.sequences) {
                         Err(_) if recursions.interrupted() => Ok(None),
                         Err(training::Error::Impossible { sequence }) => {
                             let why = records.why_impossible(found.trained.model(), sequence - 1);
-                            let place = self.given.file_after(sequences);
                             Err(Error::Usage(format!("{place}: {why}: its likelihood is 0")))
                         }
                         learned => Ok(Some(learned?)),

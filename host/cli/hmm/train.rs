@@ -21,7 +21,7 @@ use warpkov_runtime as runtime;
 
 use super::file::{Given, Opened, Source};
 use super::restrict::{Freezable, Kind, frozen, kept, tied, ties, with_covariances};
-use super::training::{ModelOutput, least_bytes, watched};
+use super::training::{ModelOutput, least_bytes, outcome, watched};
 use super::{Error, Outcome, stochastic, variational};
 use crate::common::checkpoint;
 use crate::common::choice::choice;
@@ -268,10 +268,19 @@ impl TryFrom<Arguments> for Options {
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
         arguments.check()?;
-        let Arguments { beliefs, batches, .. } = arguments;
-        let Arguments { source, known, restarts, seed, start, by, iterations, pseudocount, sticky, floor, .. } =
-            arguments;
         let Arguments {
+            source,
+            known,
+            restarts,
+            seed,
+            start,
+            by,
+            beliefs,
+            batches,
+            iterations,
+            pseudocount,
+            sticky,
+            floor,
             tolerance,
             tolerance_absolute: absolute,
             choose_states,
@@ -285,7 +294,6 @@ impl TryFrom<Arguments> for Options {
             plot,
             json,
             quiet: Quiet { quiet },
-            ..
         } = arguments;
         source.check()?;
         if restarts == 0 && choose_states.is_none() && start != Start::Random {
@@ -440,15 +448,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         job.finish(&trained, &candidates, out)?;
     }
     checkpoint::finish(checkpoints)?;
-    Ok(outcome(&trained))
-}
-
-fn outcome(trained: &Trained) -> Outcome {
-    match trained.status {
-        Status::Converged => Outcome::Success,
-        Status::Iterations | Status::Fell => Outcome::Negative,
-        Status::Interrupted => Outcome::Interrupted,
-    }
+    Ok(outcome(trained.status))
 }
 
 /// A training run.

@@ -15,7 +15,7 @@ use warpkov_hmm::divided::RankShare;
 use warpkov_hmm::io::{self as formats, Format};
 use warpkov_hmm::model::{Emissions, Hmm};
 use warpkov_hmm::report::progress;
-use warpkov_hmm::train::Round;
+use warpkov_hmm::train::{Round, Status};
 use warpkov_runtime::comm;
 
 use super::file::{Opened, output_format};
@@ -23,7 +23,7 @@ use crate::common::file::{FileOrStd, room};
 use crate::common::interrupts::handle_interrupts;
 use crate::common::output::{Output, Plots};
 use crate::common::progress::Steps;
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 
 /// The files of a trained model and its plots, and the report.
 pub struct ModelOutput {
@@ -92,6 +92,15 @@ impl ModelOutput {
             _ => {}
         }
         printed
+    }
+}
+
+/// How the command ends after a training.
+pub fn outcome(status: Status) -> Outcome {
+    match status {
+        Status::Converged => Outcome::Success,
+        Status::Iterations | Status::Fell => Outcome::Negative,
+        Status::Interrupted => Outcome::Interrupted,
     }
 }
 

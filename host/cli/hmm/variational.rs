@@ -17,7 +17,7 @@ use warpkov_hmm::variational::{Beliefs, TrainedBeliefs, train_beliefs};
 use warpkov_runtime as runtime;
 
 use super::file::{Given, Opened};
-use super::training::{ModelOutput, watched};
+use super::training::{ModelOutput, outcome, watched};
 use crate::common::file::{extension, reads, write_whole, writes};
 use crate::common::progress::Steps;
 use crate::common::ranks::Ranks;
@@ -122,11 +122,7 @@ impl Task<'_> {
         if ranks.is_first() {
             self.finish(&trained, &all, &prepared[best].names, context, out)?;
         }
-        Ok(match trained.status {
-            Status::Converged => Outcome::Success,
-            Status::Iterations | Status::Fell => Outcome::Negative,
-            Status::Interrupted => Outcome::Interrupted,
-        })
+        Ok(outcome(trained.status))
     }
 
     /// The prior of models of one shape, and the starts from them.

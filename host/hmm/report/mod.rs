@@ -124,6 +124,13 @@ impl Context<'_> {
         write_object(out, &Object { results, shared })
     }
 
+    /// Two lines about the time of the solve on its device, and that of the files.
+    fn write_times(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { device, precision, phases: Phases { read, solve, write, .. }, .. } = self;
+        writeln!(out, "Time             {solve:.3} s on {device}, {precision}")?;
+        writeln!(out, "  files          {read:.3} s to read, {write:.3} s to write")
+    }
+
     /// One line about the ranks, if there are several.
     fn write_ranks(&self, out: &mut dyn Write) -> io::Result<()> {
         match summary(&self.ranks) {

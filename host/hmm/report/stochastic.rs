@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::Context;
 use super::train::ended;
-use super::{Context, Phases};
 use crate::io as files;
 use crate::maximise::Held;
 use crate::stochastic::{Passes, Stochastic};
@@ -32,10 +32,8 @@ impl StochasticTraining<'_> {
     /// Notes on the quality of the result.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        let Held { states, variances } = self.trained.held();
-        let all = self.trained.model().states();
-        let held = format!("the floor holds variances of {states} of {all} states, {variances} in all");
-        (states > 0).then_some(held).into_iter().collect()
+        let (states, floor) = (self.trained.model().states(), self.trained.options().floor);
+        self.trained.held().note(states, floor).into_iter().collect()
     }
 
     fn passes(&self) -> usize {
@@ -47,7 +45,6 @@ impl Report for StochasticTraining<'_> {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let (status, passes, batch) = (ended(self.status), self.passes(), self.batch);
         let Passes { log_likelihoods, sequences, observations } = self.passes;
-        let Context { device, precision, phases: Phases { read, solve, write, .. }, .. } = &self.context;
         writeln!(
             out,
             "Status           {status} after {passes} passes, {} batches of {batch}",
@@ -57,8 +54,7 @@ impl Report for StochasticTraining<'_> {
             writeln!(out, "ln P(O)          {first:.6} in the first pass, {last:.6} in the last")?;
             writeln!(out, "Sequences        {sequences}, {observations} observations")?;
         }
-        writeln!(out, "Time             {solve:.3} s on {device}, {precision}")?;
-        writeln!(out, "  files          {read:.3} s to read, {write:.3} s to write")
+        self.context.write_times(out)
     }
 
     fn guarantee(&self) -> Option<String> {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::{Context, Phases};
+use super::Context;
 use crate::io as files;
 use crate::maximise::{Held, Spread};
 use crate::options::{By, Options};
@@ -71,22 +71,15 @@ impl Training<'_> {
     /// Notes on the quality of the result.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        let (best, held) = (self.trained.best(), self.held());
-        let mut notes = Vec::new();
-        if held.states > 0 {
-            let (Held { states, variances }, all) = (held, best.model.states());
-            let floor = self.options.floor;
-            notes.push(format!(
-                "the floor holds variances of {states} of {all} states, {variances} in all (floor {floor:e})"
-            ));
-        }
-        if let Some(from) = best.fell {
-            let (to, precision) = (best.objective(), self.context.precision);
-            notes.push(format!(
+        let (best, precision) = (self.trained.best(), self.context.precision);
+        let held = self.held().note(best.model.states(), self.options.floor);
+        let fell = best.fell.map(|from| {
+            let to = best.objective();
+            format!(
                 "the likelihood fell from {from} to {to}: {precision} is too inexact for this model and these sequences"
-            ));
-        }
-        notes
+            )
+        });
+        held.into_iter().chain(fell).collect()
     }
 }
 
@@ -96,7 +89,6 @@ impl Report for Training<'_> {
         let (status, iterations) = (ended(self.trained.status), self.iterations());
         let (first, last) = (best.log_likelihoods[0], best.log_likelihood());
         let likelihood = self.options.by.likelihood();
-        let Context { device, precision, phases: Phases { read, solve, write, .. }, .. } = &self.context;
         let models = match self.trained.runs.len() {
             1 => String::new(),
             models => format!(", the best of {models} models"),
@@ -106,8 +98,7 @@ impl Report for Training<'_> {
         if let Some((aic, bic)) = self.criteria() {
             writeln!(out, "AIC, BIC         {aic:.3}, {bic:.3}")?;
         }
-        writeln!(out, "Time             {solve:.3} s on {device}, {precision}")?;
-        writeln!(out, "  files          {read:.3} s to read, {write:.3} s to write")?;
+        self.context.write_times(out)?;
         self.write_candidates(out)?;
         self.context.write_ranks(out)
     }

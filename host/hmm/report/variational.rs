@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::Context;
 use super::train::ended;
-use super::{Context, Phases};
 use crate::io as files;
 use crate::model::Hmm;
 use crate::variational::{BeliefRun, TrainedBeliefs};
@@ -64,14 +64,12 @@ impl Report for BeliefTraining<'_> {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let TrainedBeliefs { runs, best: at, status } = self.trained;
         let (best, status) = (self.trained.best(), ended(*status));
-        let Context { device, precision, phases: Phases { read, solve, write, .. }, .. } = &self.context;
         let (iterations, starts) = (best.iterations(), runs.len());
         let all = if starts > 1 { format!(", the best of {starts} starts") } else { String::new() };
         writeln!(out, "Status           {status} after {iterations} iterations{all}")?;
         let first = best.bounds.first().copied().unwrap_or(f64::NEG_INFINITY);
         writeln!(out, "Evidence         ln P(O) has the lower bound {:.6}, {first:.6} at first", best.bound())?;
-        writeln!(out, "Time             {solve:.3} s on {device}, {precision}")?;
-        writeln!(out, "  files          {read:.3} s to read, {write:.3} s to write")?;
+        self.context.write_times(out)?;
         if starts > 1 {
             writeln!(out, "Start               lower bound      iterations")?;
         }

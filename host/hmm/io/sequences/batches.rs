@@ -75,6 +75,15 @@ impl<'m> Batches<'m> {
         Ok(Self { source, file, options: options.clone(), model, alphabet, first: 0 })
     }
 
+    /// Where the next sequences are, for messages: the file, and the number of sequences before them.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match self.first {
+            0 => self.file.clone(),
+            before => format!("{} after sequence {before}", self.file),
+        }
+    }
+
     /// The next sequences, at most so many; `None` at the end of the file.
     ///
     /// # Errors
