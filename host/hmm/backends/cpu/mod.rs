@@ -1,5 +1,5 @@
 //! The CPU backend: all recursions on all cores, for groups of up to 16 sequences whose states are rows of a small
-//! matrix.
+//! matrix. Sequences of models of at most 8 states pass one after the other, each with its row in registers.
 //!
 //! The results of a sequence have the same bits in any group. Sums over sequences are added in an order that does not
 //! depend on the number of cores.

@@ -22,6 +22,7 @@ struct Forward<'a, T> {
     frontier: Frontier<T>,
     /// α of the last step; π before the first.
     alpha: [T; LANES],
+    /// d; `errors` holds d A.
     doubts: [T; LANES],
     errors: [T; LANES],
 }
@@ -118,6 +119,9 @@ impl<T: Precise> Score<'_, T> {
             let mut forward = Forward::new(self.0, slot);
             for start in (0..forward.length).step_by(BLOCK) {
                 forward.fill::<S>(start..forward.length.min(start + BLOCK), &mut stretch);
+                if forward.course.out.is_some() || interrupt::requested() {
+                    break;
+                }
             }
             logs.push(forward.course.ln());
         }
@@ -148,11 +152,16 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
         let stretches = steps.div_ceil(length);
         let of_stretch = |stretch: usize| stretch * length..steps.min((stretch + 1) * length);
         let mut filled = Stretch::new(chain, length);
-        // The state before each stretch.
+        // The state before each stretch but the last.
         let mut starts = Vec::with_capacity(stretches);
         for stretch in 0..stretches {
-            starts.push(forward.clone());
+            if stretch + 1 < stretches {
+                starts.push(forward.clone());
+            }
             forward.fill::<S>(of_stretch(stretch), &mut filled);
+            if forward.course.out.is_some() {
+                break;
+            }
         }
         let log = forward.course.ln();
         if !log.is_finite() {
@@ -186,7 +195,8 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
                         emitted = from_fn(|lane| row[lane]);
                     }
                     let unit = T::from_f64(behind.unit);
-                    // u comes last: it takes as long to compute as the product.
+                    // u comes last: it takes as long to compute as the product, whose entries T holds: they are at most 2²ᵏ⁺³,
+                    // with the k of the limits.
                     let product: [T; LANES] = from_fn(|lane| beta[lane] * emitted[lane]);
                     weighted = product.map(|x| x * unit);
                     beta = few::<S, SumProduct, T, LANES>(&product, backward).map(|x| x * unit);
