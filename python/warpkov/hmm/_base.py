@@ -224,8 +224,10 @@ class BaseHMM:
             Not used; scikit-learn passes it.
         """
         learnt: Any = self.__dict__.get("_learnt")
-        sequences, array = self._sequences(X, lengths) if learnt is None else self._observed(X, lengths)
-        if learnt is None:
+        if learnt is not None:
+            _, sequences = self._observed(X, lengths)
+        else:
+            sequences, array = self._sequences(X, lengths)
             self._start(array, _generator(self.random_state))
             none = dict.fromkeys(("states", "weights", "ties", "observe"))
             training = {"by": "baum-welch", "iterations": 0, "tolerance": 0.0, **none, **self._objective()}
@@ -287,14 +289,14 @@ class BaseHMM:
         lag, ahead = counted(lag, "lag"), counted(ahead, "ahead")
         if lag and ahead:
             raise ValueError(f"lag is {lag} and ahead is {ahead}, expected one of them to be 0")
-        sequences, _ = self._observed(X, lengths, checked=False)
-        probs, logs = _warpkov.hmm_filter(self._parts(), sequences, on_error, lag, ahead)
+        parts, sequences = self._observed(X, lengths, checked=False)
+        probs, logs = _warpkov.hmm_filter(parts, sequences, on_error, lag, ahead)
         return np.asarray(probs).reshape(-1, self.n_components), np.asarray(logs)
 
     def score(self, X: Any, lengths: Any = None) -> float:
         """Return ln P(O), the sum over all sequences."""
-        sequences, _ = self._observed(X, lengths)
-        return float(np.asarray(_warpkov.hmm_scores(self._parts(), sequences, self._place())).sum())
+        parts, sequences = self._observed(X, lengths)
+        return float(np.asarray(_warpkov.hmm_scores(parts, sequences, self._place())).sum())
 
     def score_samples(self, X: Any, lengths: Any = None) -> tuple[float, np.ndarray]:
         """Return ln P(O) and the probability of each state at each observation."""
@@ -308,8 +310,8 @@ class BaseHMM:
         ndarray, shape (n_samples, n_components)
             Rows sum to 1; they are 0 for an impossible sequence.
         """
-        sequences, _ = self._observed(X, lengths)
-        posteriors = np.asarray(_warpkov.hmm_posteriors(self._parts(), sequences, self._place()))
+        parts, sequences = self._observed(X, lengths)
+        posteriors = np.asarray(_warpkov.hmm_posteriors(parts, sequences, self._place()))
         return posteriors.reshape(-1, self.n_components)
 
     def decode(self, X: Any, lengths: Any = None, algorithm: Algorithm | None = None) -> tuple[float, np.ndarray]:
@@ -337,8 +339,8 @@ class BaseHMM:
             return float(posteriors.max(axis=1).sum()), states
         if algorithm != "viterbi":
             raise ValueError(f"algorithm is '{algorithm}', expected 'viterbi' or 'map'")
-        sequences, _ = self._observed(X, lengths)
-        found, scores = _warpkov.hmm_decode(self._parts(), sequences, self._place())
+        parts, sequences = self._observed(X, lengths)
+        found, scores = _warpkov.hmm_decode(parts, sequences, self._place())
         return float(np.asarray(scores).sum()), _paths(found, 1)[0]
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray:
@@ -369,8 +371,8 @@ class BaseHMM:
             The paths of a sequence take more than 8 GiB, or than there is.
         """
         k = counted(k, "k", 1, 2**32 - 1)
-        sequences, _ = self._observed(X, lengths)
-        found, scores = _warpkov.hmm_best(self._parts(), sequences, k)
+        parts, sequences = self._observed(X, lengths)
+        found, scores = _warpkov.hmm_best(parts, sequences, k)
         return np.asarray(scores).reshape(k, -1), _paths(found, k)
 
     def sample_paths(self, X: Any, lengths: Any = None, n: int = 1, seed: int = 42) -> np.ndarray:
@@ -391,8 +393,8 @@ class BaseHMM:
             The states; -1 for all observations of an impossible sequence.
         """
         n, seed = counted(n, "n", 1, 2**32 - 1), counted(seed, "seed", 0, 2**64 - 1)
-        sequences, _ = self._observed(X, lengths)
-        return _paths(_warpkov.hmm_sample_paths(self._parts(), sequences, n, seed)[0], n)
+        parts, sequences = self._observed(X, lengths)
+        return _paths(_warpkov.hmm_sample_paths(parts, sequences, n, seed)[0], n)
 
     def occupancy(self, X: Any, lengths: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Return how long, and how often, each sequence is expected to be in each state.
@@ -405,8 +407,8 @@ class BaseHMM:
         visits : ndarray, shape (n_sequences, n_components)
             The expected number of visits: runs of observations in the state.
         """
-        sequences, _ = self._observed(X, lengths)
-        time, visits = _warpkov.hmm_occupancy(self._parts(), sequences)
+        parts, sequences = self._observed(X, lengths)
+        time, visits = _warpkov.hmm_occupancy(parts, sequences)
         return np.asarray(time).reshape(-1, self.n_components), np.asarray(visits).reshape(-1, self.n_components)
 
     def gradient(self, X: Any, lengths: Any = None) -> list[dict[str, Any]]:
@@ -420,8 +422,8 @@ class BaseHMM:
             as that of each distribution is; and "derivative", an array with a row for each state, or a number. The covariances
             of all types are "diag" or "full", one for each state.
         """
-        sequences, _ = self._observed(X, lengths)
-        start, transitions, emissions = _warpkov.hmm_gradient(self._parts(), sequences, self._place())
+        parts, sequences = self._observed(X, lengths)
+        start, transitions, emissions = _warpkov.hmm_gradient(parts, sequences, self._place())
         n = self.n_components
         found = [(None, "startprob", True, start), (None, "transmat", True, transitions), *emissions]
         rows = [(channel, name, log, np.asarray(numbers).reshape(n, -1)) for channel, name, log, numbers in found]
@@ -450,8 +452,8 @@ class BaseHMM:
             than a window. Of one sequence, number i is about ``X[i * step : i * step + window]``.
         """
         window, step = counted(window, "window", 1, 2**32 - 1), counted(step, "step", 1, 2**32 - 1)
-        sequences, _ = self._observed(X, lengths)
-        return np.asarray(_warpkov.hmm_windows(self._parts(), sequences, self._place(), window, step))
+        parts, sequences = self._observed(X, lengths)
+        return np.asarray(_warpkov.hmm_windows(parts, sequences, self._place(), window, step))
 
     def sample(
         self, n_samples: int = 1, random_state: RandomState = None, currstate: int | None = None
@@ -612,15 +614,15 @@ class BaseHMM:
         self.startprob_ = found["start"]
         self.transmat_ = found["transitions"].reshape(self.n_components, -1)
 
-    def _observed(self, X: Any, lengths: Any, checked: bool = True) -> tuple[dict[str, Any], np.ndarray]:
-        """The sequences, for a model that has parameters."""
-        self._parts()
+    def _observed(self, X: Any, lengths: Any, checked: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The parameters, and the sequences."""
+        parts = self._parts()
         sequences, array = self._sequences(X, lengths, checked)
         expected = self._features()
         if array.shape[1] != expected:
             name = type(self).__name__
             raise ValueError(f"X has {array.shape[1]} features, but {name} is expecting {expected} features as input")
-        return sequences, array
+        return parts, sequences
 
     def _offsets(self, lengths: Any, samples: int) -> np.ndarray:
         if lengths is None:

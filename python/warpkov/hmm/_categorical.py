@@ -156,8 +156,9 @@ class CategoricalHMM(BaseHMM):
             X = X[:, None]
         if X.ndim != 2 or X.shape[1] != 1 or X.size == 0 or X.dtype.kind not in "biu":
             raise ValueError(f"X has shape {X.shape} and type {X.dtype}, expected (n_samples, 1) symbols from 0")
-        wrong = np.flatnonzero((X < 0) | (X >= 2**32 - 1))
-        if wrong.size:
+        # As numbers without sign, those below 0 are the largest.
+        if X.astype(np.int64, copy=False).view(np.uint64).max() >= 2**32 - 1:
+            wrong = np.flatnonzero((X < 0) | (X >= 2**32 - 1))
             raise ValueError(f"X[{wrong[0]}, 0] is {X[wrong[0], 0]}, expected a symbol from 0 to 2**32 - 2")
         symbols = np.ascontiguousarray(X, dtype=np.uint32)
         offsets = self._offsets(lengths, len(X))

@@ -11,6 +11,9 @@ use crate::backends::cpu::reach::Frontier;
 use warpkov_common::interrupt;
 use warpkov_runtime::Precise;
 
+/// Steps whose emission rows are computed at once where α is not kept.
+const AHEAD: usize = 16;
+
 /// The forward recursion of one sequence.
 #[derive(Clone)]
 struct Forward<'a, T> {
@@ -113,12 +116,12 @@ impl<T: Precise> Score<'_, T> {
     /// ln P(O) of each slot.
     #[inline(always)]
     pub(super) fn by_lanes<S: Registers>(self) -> Vec<f64> {
-        let mut stretch = Stretch::new(self.0.chain, BLOCK);
+        let mut stretch = Stretch::new(self.0.chain, AHEAD);
         let mut logs = Vec::new();
         for slot in 0..self.0.group.size() {
             let mut forward = Forward::new(self.0, slot);
-            for start in (0..forward.length).step_by(BLOCK) {
-                forward.fill::<S>(start..forward.length.min(start + BLOCK), &mut stretch);
+            for start in (0..forward.length).step_by(AHEAD) {
+                forward.fill::<S>(start..forward.length.min(start + AHEAD), &mut stretch);
                 if forward.course.out.is_some() || interrupt::requested() {
                     break;
                 }
