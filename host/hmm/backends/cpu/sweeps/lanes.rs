@@ -16,7 +16,7 @@ const AHEAD: usize = 16;
 
 /// The forward recursion of one sequence.
 #[derive(Clone)]
-struct Forward<'a, T> {
+struct SingleForward<'a, T> {
     given: Given<'a, T>,
     /// Index of the first observation.
     place: usize,
@@ -46,7 +46,7 @@ impl<T: Precise> Stretch<T> {
     }
 }
 
-impl<'a, T: Precise> Forward<'a, T> {
+impl<'a, T: Precise> SingleForward<'a, T> {
     fn new(given: Given<'a, T>, slot: usize) -> Self {
         let Given { chain, group, .. } = given;
         let (place, length, none) = (group.places[slot], group.lengths[slot], [T::ZERO; LANES]);
@@ -119,7 +119,7 @@ impl<T: Precise> Score<'_, T> {
         let mut stretch = Stretch::new(self.0.chain, AHEAD);
         let mut logs = Vec::new();
         for slot in 0..self.0.group.size() {
-            let mut forward = Forward::new(self.0, slot);
+            let mut forward = SingleForward::new(self.0, slot);
             for start in (0..forward.length).step_by(AHEAD) {
                 forward.fill::<S>(start..forward.length.min(start + AHEAD), &mut stretch);
                 if forward.course.out.is_some() || interrupt::requested() {
@@ -146,8 +146,8 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
     #[inline(always)]
     fn of_slot<S: Registers>(&mut self, slot: usize) -> f64 {
         let Self { chain, seen, group, bytes, pairs, show, .. } = self;
-        let mut forward = Forward::new(Given { chain, seen, group }, slot);
-        let Forward { place, length: steps, .. } = forward;
+        let mut forward = SingleForward::new(Given { chain, seen, group }, slot);
+        let SingleForward { place, length: steps, .. } = forward;
         // All steps where they fit in memory, else a stretch of about √T steps at a time.
         let computes = chain.emitter.computes();
         let row = size_of::<[T; LANES]>() * (1 + usize::from(computes));
