@@ -7,7 +7,7 @@ use crate::backend::NO_STATE;
 use crate::backends::cpu::Group;
 use crate::backends::cpu::chain::{Chain, LogChain};
 use crate::backends::cpu::emissions::Row;
-use crate::backends::cpu::product::{LANES, MaxPlus, Registers, Work, few, fold, fold_row, product, widest};
+use crate::backends::cpu::product::{LANES, MaxPlus, Registers, Work, few, fold, fold_row, multiply, widest};
 use crate::backends::cpu::sweeps::{Rows, Step, Trellis};
 use crate::sequences::Sequences;
 use warpkov_common::interrupt;
@@ -170,7 +170,7 @@ impl<T: Precise> Step<T, ()> for Ascent<'_, T> {
         if t == 0 {
             now.chunks_exact_mut(stride).take(active).for_each(|row| row.copy_from_slice(&logs.start));
         } else {
-            product::<S, MaxPlus, T>(active, stride, before, &logs.forward, now);
+            multiply::<MaxPlus, T>(active, stride, before, &logs.forward, now);
         }
         for (slot, row) in now.chunks_exact_mut(stride).take(active).enumerate() {
             lower(row, chain.emitter.log_row(&logs.emitted, seen, group.places[slot] + t, scratch));

@@ -206,24 +206,6 @@ pub fn multiply<Q: Semiring<T>, T: Precise>(rows: usize, stride: usize, x: &[T],
     widest(Multiply { rows, stride, x, matrix, y, semiring: PhantomData::<Q> });
 }
 
-/// [`multiply`] for use within other [`Work`]: inlined for at most [`LANES`] states.
-#[inline(always)]
-pub fn product<S: Registers, Q: Semiring<T>, T: Precise>(
-    rows: usize,
-    stride: usize,
-    x: &[T],
-    matrix: &Panels<T>,
-    y: &mut [T],
-) {
-    if stride == LANES {
-        for (x, y) in x.as_chunks().0.iter().zip(y.as_chunks_mut().0).take(rows) {
-            *y = few::<S, Q, T, LANES>(x, matrix.panel(0));
-        }
-    } else {
-        multiply::<Q, T>(rows, stride, x, matrix, y);
-    }
-}
-
 /// x · A for at most W states, which are at most [`LANES`]. Terms of even and of odd index have separate sums, which halves the latency.
 #[inline(always)]
 pub fn few<S: Registers, Q: Semiring<T>, T: Precise, const W: usize>(x: &[T; W], rows: &[[T; LANES]]) -> [T; W] {
@@ -256,7 +238,10 @@ impl<Q: Semiring<T>, T: Precise> Work for Multiply<'_, Q, T> {
     fn run<S: Registers>(self) {
         let Self { rows, stride, x, matrix, y, .. } = self;
         if stride == LANES {
-            return product::<S, Q, T>(rows, stride, x, matrix, y);
+            for (x, y) in x.as_chunks().0.iter().zip(y.as_chunks_mut().0).take(rows) {
+                *y = few::<S, Q, T, LANES>(x, matrix.panel(0));
+            }
+            return;
         }
         let panels = matrix.bands.len();
         // Rows per tile, such that their sums fill the registers.
@@ -412,7 +397,7 @@ pub fn total<T: Precise>(terms: &[T]) -> T {
 /// Keeps LLVM from vectorising across iterations, with gathers and scatters, where each iteration is one vector
 /// operation.
 #[inline(always)]
-pub fn one_by_one() {
+fn one_by_one() {
     black_box(());
 }
 

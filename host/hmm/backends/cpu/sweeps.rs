@@ -17,7 +17,7 @@ use crate::backends::cpu::chain::Chain;
 use crate::backends::cpu::emissions::{Row, Scale, Scaled};
 use crate::backends::cpu::limits::{Limits, power};
 use crate::backends::cpu::product::{
-    LANES, Registers, SumProduct, Work, accumulate, by_lanes, fold_row, product, total, widest,
+    LANES, Registers, SumProduct, Work, accumulate, by_lanes, fold_row, multiply, total, widest,
 };
 use crate::backends::cpu::reach::Frontier;
 use crate::sequences::Sequences;
@@ -343,10 +343,10 @@ impl<T: Precise, const OPEN: bool> Step<T, Mark> for Forward<'_, T, OPEN> {
         if t == 0 {
             (0..active).for_each(|slot| now[slot * stride..][..stride].copy_from_slice(&chain.start));
         } else {
-            product::<S, SumProduct, T>(active, stride, before, &chain.forward, now);
+            multiply::<SumProduct, T>(active, stride, before, &chain.forward, now);
         }
         if !OPEN && !chain.firm && courses[..active].iter().any(|course| course.doubtful) {
-            product::<S, SumProduct, T>(active, stride, doubts, &chain.forward, errors);
+            multiply::<SumProduct, T>(active, stride, doubts, &chain.forward, errors);
         }
         for (slot, (course, frontier)) in courses[..active].iter_mut().zip(frontiers).enumerate() {
             let row = &mut now[slot * stride..][..stride];
@@ -606,7 +606,7 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
                         row.fill(T::ZERO);
                     }
                 }
-                product::<S, SumProduct, T>(going, stride, &weighted, backward, &mut beta);
+                multiply::<SumProduct, T>(going, stride, &weighted, backward, &mut beta);
                 for row in beta.chunks_exact_mut(stride).take(active).skip(going) {
                     row.copy_from_slice(&chain.ending);
                 }
