@@ -99,7 +99,7 @@ joined suite
 # The newest compiler for the kernels comes last, because the next build compiles them again by its own.
 if command -v apt-get >/dev/null; then
     WARPKOV_DEVICE_RUSTC=$(scripts/newest-rustc.sh)
-    export WARPKOV_DEVICE_RUSTC
+    export WARPKOV_DEVICE_RUSTC WARPKOV_GPUS=90
     step scripts/ptx-report.sh
 fi
 printf '\n== all: %d s\n' "$SECONDS" >&2

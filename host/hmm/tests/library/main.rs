@@ -3,6 +3,7 @@
 mod ambiguous;
 mod channels;
 mod classes;
+mod divided;
 mod durations;
 mod formats;
 mod gradient;
@@ -12,6 +13,7 @@ mod lacking;
 mod logarithms;
 mod missing;
 mod paths;
+mod place;
 mod potentials;
 mod random;
 mod reference;
