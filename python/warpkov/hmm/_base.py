@@ -624,16 +624,6 @@ class BaseHMM:
             raise ValueError(f"X has {array.shape[1]} features, but {name} is expecting {expected} features as input")
         return parts, sequences
 
-    def _offsets(self, lengths: Any, samples: int) -> np.ndarray:
-        if lengths is None:
-            return np.array([0, samples], dtype=np.uint64)
-        lengths = host(lengths)
-        if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
-            raise ValueError("lengths has elements that are no integers of at least 1")
-        if int(lengths.sum()) != samples:
-            raise ValueError(f"lengths sums to {int(lengths.sum())}, expected the number of observations, {samples}")
-        return np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint64)
-
     def _known(self, y: Any, samples: int) -> np.ndarray | None:
         """The known states as the library has them."""
         if y is None:
@@ -663,6 +653,18 @@ class BaseHMM:
     def _mixture(self, probs: np.ndarray) -> Any:
         """The distribution of an observation, given those of the states."""
         raise NotImplementedError
+
+
+def offsets_of(lengths: Any, samples: int) -> np.ndarray:
+    """The first observation of each sequence, and the number of all."""
+    if lengths is None:
+        return np.array([0, samples], dtype=np.uint64)
+    lengths = host(lengths)
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
+        raise ValueError("lengths has elements that are no integers of at least 1")
+    if int(lengths.sum()) != samples:
+        raise ValueError(f"lengths sums to {int(lengths.sum())}, expected the number of observations, {samples}")
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint64)
 
 
 def counted(number: Any, name: str, least: int = 0, most: int = 999_999) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._base import Algorithm, BaseHMM, Implementation, Precision, RandomState, dense, pseudocounts, shaped
+from ._base import Algorithm, BaseHMM, Implementation, Precision, RandomState, dense, offsets_of, pseudocounts, shaped
 
 
 class CategoricalHMM(BaseHMM):
@@ -161,8 +161,7 @@ class CategoricalHMM(BaseHMM):
             wrong = np.flatnonzero((X < 0) | (X >= 2**32 - 1))
             raise ValueError(f"X[{wrong[0]}, 0] is {X[wrong[0], 0]}, expected a symbol from 0 to 2**32 - 2")
         symbols = np.ascontiguousarray(X, dtype=np.uint32)
-        offsets = self._offsets(lengths, len(X))
-        return {"offsets": offsets, "symbols": symbols.ravel(), "vectors": None}, symbols
+        return {"offsets": offsets_of(lengths, len(X)), "symbols": symbols.ravel(), "vectors": None}, symbols
 
     def _initialise(self, X: np.ndarray, random: np.random.Generator) -> None:
         super()._initialise(X, random)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._host import real
-from ._base import Algorithm, BaseHMM, Implementation, Precision, RandomState, dense
+from ._base import Algorithm, BaseHMM, Implementation, Precision, RandomState, dense, offsets_of
 
 _KEYS = ("family", "columns", "inputs", "lags", "trials", "parts", "symbols")
 """What a channel says beside its parameters."""
@@ -125,7 +125,7 @@ class ChannelHMM(BaseHMM):
             at, column = (int(index) for index in np.argwhere(np.isinf(X))[0])
             found = f"X[{at}, {column}] is {X[at, column]}"
             raise ValueError(f"{found}, expected a finite number, or NaN where it is missing")
-        return {"offsets": self._offsets(lengths, len(X)), "symbols": None, "vectors": (X.shape[1], X.ravel())}, X
+        return {"offsets": offsets_of(lengths, len(X)), "symbols": None, "vectors": (X.shape[1], X.ravel())}, X
 
     def _initialise(self, X: np.ndarray, random: np.random.Generator) -> None:
         super()._initialise(X, random)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._host import real
-from ._base import Algorithm, BaseHMM, Implementation, Precision, RandomState, broadcast, dense, shaped
+from ._base import Algorithm, BaseHMM, Implementation, Precision, RandomState, broadcast, dense, offsets_of, shaped
 
 CovarianceType = Literal["spherical", "diag", "full", "tied"]
 
@@ -205,7 +205,7 @@ class GaussianHMM(BaseHMM):
             at, feature = (int(index) for index in np.argwhere(np.isinf(X))[0])
             shown = "inf" if X[at, feature] > 0 else "-inf"
             raise ValueError(f"X[{at}, {feature}] is {shown}, expected a finite number, or NaN where it is missing")
-        return {"offsets": self._offsets(lengths, len(X)), "symbols": None, "vectors": (X.shape[1], X.ravel())}, X
+        return {"offsets": offsets_of(lengths, len(X)), "symbols": None, "vectors": (X.shape[1], X.ravel())}, X
 
     def _initialise(self, X: np.ndarray, random: np.random.Generator) -> None:
         super()._initialise(X, random)

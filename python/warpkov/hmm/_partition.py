@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import _warpkov
-from ._base import Precision
+from ._base import Precision, offsets_of
 
 Place = tuple[str, str]
 """Device and precision."""
@@ -60,7 +60,8 @@ def log_partition(
     array([1.386294])
     """
     place = (device, precision)
-    count = _lengths(lengths, steps)
+    shape = np.shape(steps)
+    count = tuple(np.diff(offsets_of(lengths, shape[0] if shape else 1)).tolist())
     library = type(steps).__module__.split(".")[0]
     if library in ("torch", "jax", "jaxlib"):
         from . import _autodiff
@@ -68,16 +69,6 @@ def log_partition(
         function = _autodiff.of_torch if library == "torch" else _autodiff.of_jax
         return function(start, transitions, steps, count, place)
     return values([np.asarray(array) for array in (start, transitions, steps)], count, place)
-
-
-def _lengths(lengths: Any, steps: Any) -> tuple[int, ...]:
-    """The lengths of all sequences."""
-    if lengths is None:
-        return (int(steps.shape[0]),) if len(steps.shape) else (1,)
-    found = np.atleast_1d(np.asarray(lengths))
-    if found.ndim != 1 or not np.issubdtype(found.dtype, np.integer) or (found < 1).any():
-        raise ValueError("lengths must be integers of at least 1, one for each sequence")
-    return tuple(int(length) for length in found)
 
 
 def _call(arrays: list[np.ndarray], lengths: tuple[int, ...], place: Place, weights: np.ndarray | None) -> Any:
