@@ -10,6 +10,7 @@ mod json;
 mod policy_graph;
 mod policy_xml;
 mod pomdpx;
+mod pomdpx_function;
 mod pomdpx_writer;
 mod xml;
 

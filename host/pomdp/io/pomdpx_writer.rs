@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use super::pomdpx::MAX_ENTRIES;
+use super::pomdpx_function::MAX_ENTRIES;
 use crate::model::Pomdp;
 use warpkov_common::io::lines::{Put, no_place, quoted};
 use warpkov_common::names::name;

@@ -3,6 +3,7 @@
 
 mod cassandra;
 mod common;
+mod diagrams;
 mod json;
 mod policies;
 mod pomdpx;

@@ -147,7 +147,7 @@ fn pomdpx_errors_have_a_position() {
             "<Parent>act rock_1 place_0</Parent>",
             "m:24:14: <Instance> has 3 words, expected 4",
         ),
-        ("<Parameter type=\"TBL\">", "<Parameter type=\"DD\">", "m:15:7: a parameter of type \"DD\", expected \"TBL\""),
+        ("<Parameter type=\"TBL\">", "<Parameter type=\"DD\">", "m:15:7: <Parameter> has no <DAG>"),
         (
             "<NumValues>2<",
             "<NumValues>99999999999<",
