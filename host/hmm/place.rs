@@ -88,7 +88,7 @@ pub fn recursions<'p>(
     }
 }
 
-/// Recursions with the common [`Error`] type, whose results are checked against the [invariants](super::invariants).
+/// Recursions with the common [`Error`] type, whose results are checked against the [invariants].
 pub struct Checked<'p, R> {
     recursions: R,
     sequences: &'p Sequences,
