@@ -37,7 +37,7 @@ impl Variables {
         let list = root.required("Variable")?;
         let (mut before, mut after, mut actions, mut observed, mut seen) = Default::default();
         for variable in &list.children {
-            let named = |name: &str| attribute(variable, name).map(str::to_owned);
+            let named = |name: &str| variable.required_attribute(name).map(str::to_owned);
             let slots: &mut Vec<Slot> = match &variable.name[..] {
                 "StateVar" => {
                     let values = values(variable, 's')?;
@@ -314,7 +314,7 @@ impl<'e, 't> Diagram<'e, 't> {
 
     /// A part that is named instead of drawn.
     fn shorthand(&mut self, part: &'e Element<'t>) -> Result<(), Fault> {
-        match attribute(part, "type")? {
+        match part.required_attribute("type")? {
             "uniform" => {
                 let place = self.free(part)?;
                 self.set(1.0 / self.variables.size(self.table.slots[place]) as f64);
@@ -327,7 +327,7 @@ impl<'e, 't> Diagram<'e, 't> {
             }
             "persistent" => self.persist(part)?,
             "template" => {
-                let name = attribute(part, "idref")?;
+                let name = part.required_attribute("idref")?;
                 let mut templates = self.parameter.all("SubDAGTemplate");
                 let found = templates.find(|template| template.attribute("id") == Some(name));
                 let missing = || Fault::new(part.at, format!("no <SubDAGTemplate> has the id \"{name}\""));
@@ -380,7 +380,7 @@ impl<'e, 't> Diagram<'e, 't> {
 
     /// The place in the table of the variable of `part`, which the path has not taken.
     fn free(&self, part: &Element) -> Result<usize, Fault> {
-        let name = attribute(part, "var")?;
+        let name = part.required_attribute("var")?;
         let slot = self.variables.by_name.get(name);
         let place = slot.and_then(|slot| self.table.slots.iter().position(|other| other == slot));
         match place {
@@ -394,14 +394,8 @@ impl<'e, 't> Diagram<'e, 't> {
 
     /// The value `val` of the variable at a place in the table.
     fn value(&self, part: &Element, place: usize) -> Result<usize, Fault> {
-        let (name, slot) = (attribute(part, "val")?, self.table.slots[place]);
+        let (name, slot) = (part.required_attribute("val")?, self.table.slots[place]);
         let of = &self.variables.slots[slot].name;
         self.variables.value(slot, name).ok_or_else(|| Fault::new(part.at, format!("\"{name}\" is no value of {of}")))
     }
-}
-
-/// A required attribute, without blanks around it.
-fn attribute<'e>(element: &'e Element, name: &str) -> Result<&'e str, Fault> {
-    let missing = || Fault::new(element.at, format!("<{}> has no attribute {name}", element.name));
-    element.attribute(name).map(str::trim).ok_or_else(missing)
 }

@@ -61,10 +61,15 @@ impl<'t> Element<'t> {
         self.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| &value[..])
     }
 
+    /// The value of an attribute; an error if there is none.
+    pub fn required_attribute(&self, name: &str) -> Result<&str, Fault> {
+        let missing = || Fault::new(self.at, format!("<{}> has no attribute {name}", self.name));
+        self.attribute(name).ok_or_else(missing)
+    }
+
     /// A required attribute as an integer.
     pub fn integer(&self, name: &str) -> Result<u32, Fault> {
-        let value = self.attribute(name);
-        let value = value.ok_or_else(|| Fault::new(self.at, format!("<{}> has no attribute {name}", self.name)))?;
+        let value = self.required_attribute(name)?;
         value.trim().parse().map_err(|_| {
             Fault::new(self.at, format!("{name}: found \"{}\", expected a whole number", quoted(value.as_bytes())))
         })
