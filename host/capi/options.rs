@@ -40,10 +40,11 @@ pub const OF_MDP: [&str; 17] = [
 ];
 
 /// Options of a solve of a POMDP.
-pub const OF_POMDP: [&str; 15] = [
+pub const OF_POMDP: [&str; 16] = [
     "backups",
     "beliefs",
     "device",
+    "exact",
     "expansion",
     "gap",
     "horizon",

@@ -239,20 +239,22 @@ fn solve_options(given: &wk_options) -> Result<SolveOptions, Error> {
     given.check("a POMDP", &OF_POMDP, &[])?;
     let gap = match (given.number("gap", &POSITIVE)?, given.number("relative_gap", &POSITIVE)?) {
         (Some(_), Some(_)) => return Err(invalid("expected gap or relative_gap, not both")),
-        (gap, relative) => gap.map(Gap::Absolute).or(relative.map(Gap::Relative)).unwrap_or_default(),
+        (gap, relative) => gap.map(Gap::Absolute).or(relative.map(Gap::Relative)),
     };
+    let exact = given.holds("exact", false)?;
     let default = SolveOptions::default();
     Ok(SolveOptions {
         device: given.device()?,
         precision: given.choice("precision")?.unwrap_or_default(),
         horizon: given.count("horizon", 1)?,
+        exact,
         expansion: given.choice("expansion")?,
         scheme: given.choice("backups")?,
         beliefs: given.count("beliefs", 1)?.unwrap_or(default.beliefs),
         trials: given.count("trials", 1)?,
         seed: given.count("seed", 0)?.unwrap_or(default.seed),
         limits: Limits {
-            gap,
+            gap: gap.unwrap_or(if exact { Gap::NONE } else { Gap::default() }),
             target: given.number("target", &FINITE)?,
             // A time beyond the range of `Duration` is no limit.
             time: given.number("time", &POSITIVE)?.and_then(|time| Duration::try_from_secs_f64(time).ok()),

@@ -125,26 +125,16 @@ pub fn closure(model: &Pomdp, all: &AlphaVectors, next: &[u32]) -> Compact {
 /// model is a maximisation problem with γ < 1.
 #[must_use]
 pub fn compact(model: &Pomdp, found: &Compact, effort: &mut Effort) -> Option<Compact> {
-    let rewards = model.expected_rewards();
-    let entries = model.process().transitions().val().len() + model.observations().val().len();
-    let controllers = Controllers {
-        model,
-        assembler: Assembler::new(model, &rewards),
-        rewards,
-        starts: model.starts(),
-        width: model.observation_count() as usize,
-        of_backup: (entries / model.actions().max(1) as usize).max(1) as u64,
-    };
-    controllers.smallest(found, effort)
+    Controllers::new(model).smallest(found, effort)
 }
 
 /// A decision of a node: what it gains at the occupancy, the action, and the links.
 type Decision = (f64, u32, Vec<u32>);
 
 /// Controllers of a model.
-struct Controllers<'a> {
+pub(crate) struct Controllers<'a> {
     model: &'a Pomdp,
-    assembler: Assembler<'a>,
+    pub assembler: Assembler<'a>,
     /// r(s, a) at s·A + a.
     rewards: Vec<f64>,
     starts: Vec<(f64, Belief)>,
@@ -154,7 +144,20 @@ struct Controllers<'a> {
     of_backup: u64,
 }
 
-impl Controllers<'_> {
+impl<'a> Controllers<'a> {
+    pub fn new(model: &'a Pomdp) -> Self {
+        let rewards = model.expected_rewards();
+        let entries = model.process().transitions().val().len() + model.observations().val().len();
+        Self {
+            model,
+            assembler: Assembler::new(model, &rewards),
+            rewards,
+            starts: model.starts(),
+            width: model.observation_count() as usize,
+            of_backup: (entries / model.actions().max(1) as usize).max(1) as u64,
+        }
+    }
+
     /// The smallest controller found that is worth enough; `None` if none is.
     fn smallest(&self, found: &Compact, effort: &mut Effort) -> Option<Compact> {
         let (target, count) = (found.support.value, found.vectors.len());
@@ -227,7 +230,7 @@ impl Controllers<'_> {
     }
 
     /// Replaces the vectors by lower bounds on the values of their nodes, up to a tolerance relative to the largest.
-    fn evaluate(&self, nodes: &mut Compact, tolerance: f64, effort: &mut Effort) -> Option<()> {
+    pub fn evaluate(&self, nodes: &mut Compact, tolerance: f64, effort: &mut Effort) -> Option<()> {
         let gamma = self.model.gamma();
         let (factor, mut width) = (gamma / (1.0 - gamma), f64::INFINITY);
         loop {
@@ -260,7 +263,7 @@ impl Controllers<'_> {
     }
 
     /// Chooses the nodes to begin in.
-    fn begin(&self, nodes: &mut Compact) {
+    pub fn begin(&self, nodes: &mut Compact) {
         let best =
             |(prob, start): &(f64, Belief)| nodes.vectors.best(start).map(|(node, value)| (node as u32, prob * value));
         let best: Vec<(u32, f64)> = self.starts.iter().filter_map(best).collect();

@@ -114,6 +114,9 @@ pub fn earned(rewards: &[f64], actions: usize) -> f64 {
 }
 
 impl Gap {
+    /// No limit: [`exact`](SolveOptions::exact) solutions end when only rounding errors are left.
+    pub const NONE: Self = Self::Absolute(0.0);
+
     /// The size of a value that is between `lower` and `upper`: the least |v| of all v between them, but at least 1 % of
     /// `earned`, what a step of good play [earns](earned). It grows with the rewards, and never shrinks while the bounds approach
     /// each other.
@@ -172,6 +175,9 @@ pub struct SolveOptions {
     pub precision: Precision,
     /// T ≥ 1, to maximise the expected sum of the first T rewards; `None` for the infinite horizon, which needs γ < 1.
     pub horizon: Option<u32>,
+    /// Whether to solve a small model in all beliefs, by [exact backups](super::solve::exact), instead of sampling beliefs. The run
+    /// ends by [`Status::Gap`](super::solution::Status::Gap) at the latest when only rounding errors are left.
+    pub exact: bool,
     /// How beliefs are sampled; `None` for the default of the device.
     pub expansion: Option<Expansion>,
     /// Which beliefs are backed up; `None` for the default of the expansion.
@@ -193,6 +199,7 @@ impl Default for SolveOptions {
             device: DeviceChoice::Auto,
             precision: Precision::default(),
             horizon: None,
+            exact: false,
             expansion: None,
             scheme: None,
             beliefs: 256,

@@ -32,6 +32,8 @@ struct Record<'a> {
     gap: f64,
     relative_gap: f64,
     gap_limit: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<f64>,
     seconds: f64,
     beliefs: usize,
     vectors: usize,
@@ -39,8 +41,10 @@ struct Record<'a> {
     vectors_found: usize,
     iterations: u64,
     backups: u64,
-    expansion: Expansion,
-    scheme: Scheme,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expansion: Option<Expansion>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scheme: Option<Scheme>,
     device: &'a str,
     notes: &'a [String],
     objective: Objective,
@@ -78,6 +82,7 @@ impl Report for Solved<'_> {
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { model, solution, .. } = *self;
         let end = solution.end();
+        let sampled = solution.error.is_none();
         let record = Record {
             stopped_by: solution.status,
             lower: end.lower,
@@ -85,14 +90,15 @@ impl Report for Solved<'_> {
             gap: end.gap(),
             relative_gap: solution.relative_gap,
             gap_limit: solution.gap_limit,
+            error: solution.error,
             seconds: end.seconds,
             beliefs: end.beliefs,
             vectors: end.vectors,
             vectors_found: solution.found,
             iterations: end.iterations,
             backups: end.backups,
-            expansion: solution.expansion,
-            scheme: solution.scheme,
+            expansion: sampled.then_some(solution.expansion),
+            scheme: sampled.then_some(solution.scheme),
             device: &solution.device,
             notes: &solution.notes,
             objective: model.process().objective(),
@@ -115,7 +121,11 @@ impl Report for Solved<'_> {
         let (states, actions, observations) = (model.states(), model.actions(), model.observation_count());
         let gamma = model.gamma();
         writeln!(out, "Model: {states} states, {actions} actions, {observations} observations, gamma {gamma}")?;
-        writeln!(out, "Method: {} expansion, {} backups, on {}", solution.expansion, solution.scheme, solution.device)?;
+        match solution.error {
+            Some(_) => write!(out, "Method: exact backups")?,
+            None => write!(out, "Method: {} expansion, {} backups", solution.expansion, solution.scheme)?,
+        }
+        writeln!(out, ", on {}", solution.device)?;
         writeln!(out, "Stopped: {}, after {:.3} s", ended(solution.status), end.seconds)?;
         writeln!(out, "Work: {} expansions, {} backups", end.iterations, end.backups)?;
         if let Some(ranks) = ranks::summary(&solution.ranks) {
@@ -126,6 +136,9 @@ impl Report for Solved<'_> {
             write!(out, " of {}", solution.found)?;
         }
         writeln!(out)?;
+        if let Some(error) = solution.error {
+            writeln!(out, "Error in any belief: at most {error:.1e}")?;
+        }
         writeln!(out, "{}", self.bounds())
     }
 

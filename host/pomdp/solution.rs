@@ -112,6 +112,8 @@ pub struct Solution {
     pub gap_limit: f64,
     /// The gap at the end relative to the [size](super::options::Gap::size) of the value.
     pub relative_gap: f64,
+    /// Of an exact solution: V\* is at most this above V for rewards, and below it for costs, in every belief.
+    pub error: Option<f64>,
     /// Automatic choices and their reasons.
     pub notes: Vec<String>,
     /// The part of each rank, if there are several.

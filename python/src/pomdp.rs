@@ -210,6 +210,7 @@ struct Options {
     device: String,
     precision: String,
     horizon: Option<u32>,
+    exact: bool,
     expansion: Option<String>,
     backups: Option<String>,
     beliefs: usize,
@@ -233,7 +234,7 @@ impl Options {
         }
         let gap = match (self.gap, self.relative_gap) {
             (Some(_), Some(_)) => return Err(invalid("expected gap or relative_gap, not both")),
-            (gap, relative) => gap.map(Gap::Absolute).or(relative.map(Gap::Relative)).unwrap_or_default(),
+            (gap, relative) => gap.map(Gap::Absolute).or(relative.map(Gap::Relative)),
         };
         let time = match self.time {
             Some(seconds) if seconds.is_nan() || seconds <= 0.0 => {
@@ -250,13 +251,14 @@ impl Options {
             device,
             precision: choice("precision", &self.precision)?,
             horizon: self.horizon,
+            exact: self.exact,
             expansion: self.expansion.as_deref().map(|name| choice("expansion", name)).transpose()?,
             scheme: self.backups.as_deref().map(|name| choice("backups", name)).transpose()?,
             beliefs: self.beliefs,
             trials: self.trials,
             seed: self.seed,
             limits: Limits {
-                gap,
+                gap: gap.unwrap_or(if self.exact { Gap::NONE } else { Gap::default() }),
                 target: self.target,
                 time,
                 memory: self.memory,

@@ -68,6 +68,16 @@ def test_infinite_horizons(seed):
     assert found.policy.value() == pytest.approx(found.lower, abs=1e-6)
 
 
+def test_exact():
+    exact = pomdp.solve(tiger(), exact=True)
+    assert exact.converged and exact.error < 1e-8 and exact.policy.vectors.shape == (9, 2)
+    plan = pomdp.solve(tiger(), exact=True, horizon=3)
+    searched = pomdp.solve(tiger(), horizon=3, gap=1e-9)
+    assert plan.lower <= searched.upper and searched.lower <= plan.upper and searched.error is None
+    with pytest.raises(ValueError, match="expected no option device"):
+        pomdp.solve(tiger(), exact=True, device="emulated")
+
+
 @pytest.mark.parametrize(
     ("belief", "message"),
     [

@@ -73,6 +73,46 @@ fn policies_are_proved_or_refuted() {
     printed(folder, "verify tiger.json none.alpha", 2);
 }
 
+/// Exact vectors are optimal in every belief, which the verifier proves for several starts.
+#[test]
+fn exact_solutions_are_proved() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    printed(folder, "generate tiger --out tiger.pomdp", 0);
+    let text = printed(folder, "solve tiger.pomdp --exact --out exact.alpha", 0);
+    for said in ["Method: exact backups, on ", "Size: 9 beliefs, 9 vectors\n", "Error in any belief: at most "] {
+        assert!(text.contains(said), "{text}");
+    }
+    let text = fs::read_to_string(folder.join("tiger.pomdp")).unwrap();
+    for start in ["0.5 0.5", "0.97 0.03", "0.2 0.8", "0 1"] {
+        fs::write(folder.join("start.pomdp"), text.replace("start: uniform", &format!("start: {start}"))).unwrap();
+        let proof = printed(folder, "verify start.pomdp exact.alpha --loss 1e-5", 0);
+        assert!(proof.contains("Proved: V*(b₀) − V^π(b₀) ≤ "), "{start}: {proof}");
+    }
+    let found = |arguments: &str| -> Value { serde_json::from_str(&printed(folder, arguments, 0)).unwrap() };
+    let exact = found("solve tiger.pomdp --exact --json");
+    assert!(exact["error"].as_f64().unwrap() < 1e-8 && exact.get("expansion").is_none(), "{exact}");
+    let near = found("solve tiger.pomdp --exact --gap 3 --json");
+    assert!(
+        near["gap"].as_f64().unwrap() <= 3.0 && near["iterations"].as_u64() < exact["iterations"].as_u64(),
+        "{near}"
+    );
+    // A plan of three steps, whose vectors are those of its first step.
+    let plan = found("solve tiger.pomdp --exact --horizon 3 --out plan.pg --json");
+    let searched = found("solve tiger.pomdp --horizon 3 --gap 1e-9 --json");
+    let bound = |found: &Value, name: &str| found[name].as_f64().unwrap();
+    assert!(bound(&plan, "lower") <= bound(&searched, "upper") && bound(&plan, "upper") >= bound(&searched, "lower"));
+    printed(folder, &format!("verify tiger.pomdp plan.pg --value {} --loss 1e-6", bound(&plan, "lower")), 0);
+    for (option, said) in [
+        ("--device emulated", "an exact solution is found by one process on the CPU: expected no option device"),
+        ("--expansion fsvi", "cannot be used with"),
+        ("--checkpoint a.checkpoint", "--checkpoint is for a search: --horizon and --exact have no checkpoints"),
+    ] {
+        let text = printed(folder, &format!("solve tiger.pomdp --exact {option}"), 2);
+        assert!(text.contains(said), "{option}: {text}");
+    }
+}
+
 #[test]
 fn controllers_and_plans_are_proved_or_refuted() {
     let folder = tempfile::tempdir().unwrap();

@@ -53,6 +53,10 @@ pub struct Arguments {
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
         conflicts_with_all = ["expansion", "backups", "trials"])]
     horizon: Option<u32>,
+    /// Solve a small model in all beliefs, by linear programs, until only rounding errors are left, or up to --gap. With --horizon T, the
+    /// vectors of every step.
+    #[arg(long, conflicts_with_all = ["expansion", "backups", "trials"])]
+    exact: bool,
     /// Expansion of the set of beliefs [default: chosen for the model; a note gives the reason].
     #[arg(long, value_parser = choice::<Expansion>())]
     expansion: Option<Expansion>,
@@ -119,6 +123,7 @@ Examples:
   warpkov pomdp solve hallway2.pomdp --time 10 --json | jq '.lower, .upper'
   warpkov pomdp solve tag.json --time 5 --out tag.alpha --plot tag.svg
   warpkov pomdp solve tiger.pomdp --horizon 10 --out plan.dot
+  warpkov pomdp solve tiger.pomdp --exact --out tiger.pg
   warpkov pomdp solve tiger.pomdp --quiet --out - --to dot | dot -Tsvg -o tiger.svg
   warpkov pomdp solve tag.json --expansion ssea --backups full --time 60
   warpkov pomdp solve olfactory.json --device cuda:0 --beliefs 684 --iterations 300
@@ -149,11 +154,13 @@ impl TryFrom<Arguments> for Options {
             }
             None => None,
         };
-        if let (Some(option), Some(_)) = (arguments.checkpoints.asked(), arguments.horizon) {
-            return Err(Error::Usage(format!("{option} is for a search without --horizon, which has no checkpoints")));
+        let searches = arguments.horizon.is_none() && !arguments.exact;
+        if let Some(option) = arguments.checkpoints.asked().filter(|_| !searches) {
+            return Err(Error::Usage(format!("{option} is for a search: --horizon and --exact have no checkpoints")));
         }
+        let gap = arguments.gap.map(Gap::Absolute).or(arguments.relative_gap.map(Gap::Relative));
         let limits = Limits {
-            gap: arguments.gap.map(Gap::Absolute).or(arguments.relative_gap.map(Gap::Relative)).unwrap_or_default(),
+            gap: gap.unwrap_or(if arguments.exact { Gap::NONE } else { Gap::default() }),
             target: arguments.target,
             // A time beyond the range of `Duration` is no limit.
             time: arguments.time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
@@ -165,6 +172,7 @@ impl TryFrom<Arguments> for Options {
             device: DeviceChoice::Auto,
             precision: arguments.precision,
             horizon: arguments.horizon,
+            exact: arguments.exact,
             expansion: arguments.expansion,
             scheme: arguments.backups,
             beliefs: arguments.beliefs as usize,
@@ -187,7 +195,9 @@ impl TryFrom<Arguments> for Options {
 impl Options {
     /// Whether `auto` takes the CPU, whatever the model.
     fn is_sequential(&self) -> bool {
-        self.solve.horizon.is_some() || self.solve.expansion.is_some_and(|expansion| !expansion.walks())
+        self.solve.exact
+            || self.solve.horizon.is_some()
+            || self.solve.expansion.is_some_and(|expansion| !expansion.walks())
     }
 }
 

@@ -11,8 +11,11 @@ pub enum Error {
     #[error("γ is 1, and the sum of rewards may diverge: expected a number of steps (option horizon)")]
     Endless,
     /// An option that a horizon excludes.
-    #[error("a finite horizon runs on the CPU with heuristic search: expected no option {0}")]
+    #[error("a finite horizon runs on the CPU with heuristic search: expected no {0}")]
     Horizon(&'static str),
+    /// Something that an exact solution excludes.
+    #[error("an exact solution is found by one process on the CPU: expected no {0}")]
+    Exact(&'static str),
     /// Another rank has another model.
     #[error("the ranks have read different models, expected one on all of them")]
     Models,

@@ -74,13 +74,19 @@ struct Search<'m> {
     slack: f64,
 }
 
-/// Searches until the bounds on V_T(b₀) are within the limit of the gap or the clock ends the run. `model` is a maximisation problem.
-/// `clock` creates the clock from the initial bounds. More than `most` vectors end the run, too.
-pub fn search<'o>(model: &Pomdp, horizon: u32, most: usize, clock: impl FnOnce((Interval, f64)) -> Clock<'o>) -> Found {
+/// Bounds on V_T(b₀) that hold for every plan, and what a step of good play [earns](earned). `model` is a maximisation problem.
+#[must_use]
+pub fn bounds(model: &Pomdp, horizon: u32) -> (Interval, f64) {
     let rewards = model.expected_rewards();
-    let (largest, earned) = (max_norm(&rewards), earned(&rewards, model.actions() as usize));
-    let steps = f64::from(horizon);
-    let mut clock = clock((Interval { lower: -steps * largest, upper: steps * largest }, earned));
+    let most = f64::from(horizon) * max_norm(&rewards);
+    (Interval { lower: -most, upper: most }, earned(&rewards, model.actions() as usize))
+}
+
+/// Searches until the bounds on V_T(b₀) are within the limit of the gap or the clock ends the run. `model` is a maximisation problem.
+/// More than `most` vectors end the run, too.
+pub fn search(model: &Pomdp, horizon: u32, most: usize, mut clock: Clock) -> Found {
+    let rewards = model.expected_rewards();
+    let (largest, steps) = (max_norm(&rewards), f64::from(horizon));
     let assembler = Assembler::new(model, &rewards);
     // Each of T stages adds the rounding error of a backup of values of magnitude at most T · max |r|.
     let slack = 4.0 * terms(model) * UNIT * largest * steps * steps;

@@ -49,6 +49,7 @@ pub mod bounds;
 pub mod branch;
 pub mod clock;
 mod error;
+pub mod exact;
 pub mod expand;
 pub mod graph;
 pub mod horizon;
@@ -183,6 +184,9 @@ impl<'a, 'k> Run<'a, 'k> {
         let (device, notes) = (cores::all(), Vec::new());
         let mut run =
             Run { model: &maximized, sign, options, limits, start, observe, device, notes, team, resume, keeper };
+        if options.exact {
+            return run.exact();
+        }
         if let Some(horizon) = options.horizon {
             return run.finite(horizon.max(1));
         }
@@ -237,24 +241,13 @@ impl<'a, 'k> Run<'a, 'k> {
 
     /// Solves a finite-horizon problem.
     fn finite(&mut self, horizon: u32) -> Result<Solution, Error> {
-        let options = self.options;
-        let given = [
-            ("device", !matches!(options.device, DeviceChoice::Auto | DeviceChoice::Cpu)),
-            ("expansion", options.expansion.is_some()),
-            ("backups", options.scheme.is_some()),
-            ("checkpoint", self.keeper.is_asked()),
-            ("resume", self.resume.is_some()),
-        ];
-        if let Some((what, _)) = given.iter().find(|(_, given)| *given) {
+        if let Some(what) = self.sampling() {
             return Err(Error::Horizon(what));
         }
-        let (start, limits, sign, team) = (self.start, self.limits, self.sign, self.team);
-        let observe = &mut *self.observe;
-        let found = horizon::search(self.model, horizon, limits.vectors, move |bounds| {
-            let mut clock = Clock::new(start, limits, sign, observe, bounds, team);
-            clock.together();
-            clock
-        });
+        let (model, most, team) = (self.model, self.limits.vectors, self.team);
+        let mut clock = self.clock_of(horizon::bounds(model, horizon));
+        clock.together();
+        let found = horizon::search(model, horizon, most, clock);
         if !team.is_alone() {
             self.notes.push("a finite horizon is not divided: every rank does the same work".to_owned());
         }
@@ -264,6 +257,41 @@ impl<'a, 'k> Run<'a, 'k> {
         let policy = Compact { vectors, support: Support::default() };
         let solution = self.solution(policy, found.ended, Expansion::Hsvi, Scheme::Path, shares);
         Ok(Solution { stages: found.stages, ..solution })
+    }
+
+    /// What is for sampled beliefs alone, if anything was given.
+    fn sampling(&self) -> Option<&'static str> {
+        let given = [
+            ("option device", !matches!(self.options.device, DeviceChoice::Auto | DeviceChoice::Cpu)),
+            ("option expansion", self.options.expansion.is_some()),
+            ("option backups", self.options.scheme.is_some()),
+            ("option checkpoint", self.keeper.is_asked()),
+            ("option resume", self.resume.is_some()),
+        ];
+        given.iter().find(|(_, given)| *given).map(|(what, _)| *what)
+    }
+
+    /// Solves a small model in all beliefs, for a horizon or without.
+    fn exact(&mut self) -> Result<Solution, Error> {
+        if let Some(what) = self.sampling().or((!self.team.is_alone()).then_some("other processes or devices")) {
+            return Err(Error::Exact(what));
+        }
+        let (model, most, horizon) = (self.model, self.limits.vectors, self.options.horizon);
+        if horizon.is_none() && model.gamma() >= 1.0 {
+            return Err(Error::Endless);
+        }
+        let found = match horizon {
+            Some(horizon) => {
+                let clock = self.clock_of(horizon::bounds(model, horizon));
+                exact::search_horizon(model, horizon.max(1), most, clock)
+            }
+            None => exact::search(model, most, self.clock_of(self.bounds())),
+        };
+        let exact::Optimum { policy, stages, ended, error } = found;
+        let solution = self.solution(policy, ended, Expansion::Hsvi, Scheme::Full, Vec::new());
+        // Rounding errors end a run, whatever its limit.
+        let least = if solution.status == Status::Gap { solution.end().gap() } else { 0.0 };
+        Ok(Solution { stages, error: Some(error), gap_limit: solution.gap_limit.max(least), ..solution })
     }
 
     fn on_cpu(&mut self) -> Result<Solution, Error> {
@@ -305,8 +333,13 @@ impl<'a, 'k> Run<'a, 'k> {
         Ok(Solution { found, ..self.solution(policy, end, expansion, Scheme::Path, shares) })
     }
 
-    /// The clock of the run, with initial bounds that hold for every policy, and the keeper of its checkpoints.
-    fn clock(&mut self) -> (Clock<'_>, &mut Keeper<'k>) {
+    /// The clock of a run with these initial bounds, and what a step of good play earns.
+    fn clock_of(&mut self, bounds: (Interval, f64)) -> Clock<'_> {
+        Clock::new(self.start, self.limits, self.sign, self.observe, bounds, self.team)
+    }
+
+    /// Bounds that hold for every policy, and what a step of good play earns.
+    fn bounds(&self) -> (Interval, f64) {
         let rewards = self.model.expected_rewards();
         let extreme = |pick: fn(f64, f64) -> f64| rewards.iter().copied().reduce(pick).unwrap_or_default();
         let rest = 1.0 - self.model.gamma();
@@ -314,8 +347,13 @@ impl<'a, 'k> Run<'a, 'k> {
         let largest = largest(self.model);
         let [below, above] = slack(self.model, largest / rest);
         let bounds = Interval { lower: extreme(f64::min) / rest - below, upper: extreme(f64::max) / rest + above };
-        let earned = earned(&rewards, self.model.actions() as usize);
-        let mut clock = Clock::new(self.start, self.limits, self.sign, self.observe, (bounds, earned), self.team);
+        (bounds, earned(&rewards, self.model.actions() as usize))
+    }
+
+    /// The clock of a search whose policy is made compact, and the keeper of its checkpoints.
+    fn clock(&mut self) -> (Clock<'_>, &mut Keeper<'k>) {
+        let bounds = self.bounds();
+        let mut clock = Clock::new(self.start, self.limits, self.sign, self.observe, bounds, self.team);
         clock.reserve();
         (clock, self.keeper)
     }
@@ -416,7 +454,7 @@ impl<'a, 'k> Run<'a, 'k> {
         let Compact { vectors, support } = policy;
         let (found, vectors) = (vectors.len(), vectors.times(self.sign));
         let (device, mut notes) = (std::mem::take(&mut self.device), std::mem::take(&mut self.notes));
-        if self.options.expansion.is_none() && self.options.horizon.is_none() {
+        if self.options.expansion.is_none() && self.options.horizon.is_none() && !self.options.exact {
             notes.push(format!("auto chose {expansion}: {}", expansion.merit()));
         }
         let (status, stages) = (status.unwrap_or(Status::Interrupted), Vec::new());
@@ -427,6 +465,7 @@ impl<'a, 'k> Run<'a, 'k> {
         Solution {
             gap_limit,
             relative_gap,
+            error: None,
             found,
             vectors,
             stages,

@@ -307,6 +307,8 @@ class Solution:
         The policy, which attains `lower` ("maximize") or `upper` ("minimize").
     lower, upper : float
         Bounds on the optimal value, rounding errors included.
+    error : float or None
+        Of an exact solution: the optimal value differs by at most this from that of the best vector, in every belief.
     converged : bool
         Whether the gap or the target was reached.
     status : str
@@ -324,6 +326,7 @@ class Solution:
     policy: Policy
     lower: float
     upper: float
+    error: float | None
     converged: bool
     status: str
     iterations: int
@@ -389,6 +392,7 @@ def solve(
     memory: int | None = None,
     vectors: int = 1 << 20,
     horizon: int | None = None,
+    exact: bool = False,
     device: str = "auto",
     precision: Literal["f64", "f32"] = "f64",
     expansion: Expansion | None = None,
@@ -420,6 +424,9 @@ def solve(
         Limit of the number of vectors.
     horizon : int, optional
         Optimise the sum of the first so many rewards. The policy is that of the first step.
+    exact : bool
+        Solve a small model in all beliefs, by linear programs on the CPU, until only rounding errors are left, or
+        up to `gap` or `relative_gap`.
     device : str
         "auto", "cpu", "cuda:0" or "emulated".
     precision : {"f64", "f32"}
@@ -469,6 +476,7 @@ def solve(
         "device": device,
         "precision": precision,
         "horizon": horizon,
+        "exact": exact,
         "expansion": expansion,
         "backups": backups,
         "beliefs": beliefs,
@@ -493,6 +501,7 @@ def solve(
         policy=_policy(model, values, actions),
         lower=report["lower"],
         upper=report["upper"],
+        error=report.get("error"),
         converged=report["stopped_by"] in ("gap", "target"),
         status=report["stopped_by"],
         iterations=report["iterations"],

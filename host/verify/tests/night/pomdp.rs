@@ -63,6 +63,10 @@ fn searches(device: DeviceChoice, count: u64, part: usize) {
             };
             holds(seed, &model, scale, &options);
         }
+        if device == DeviceChoice::Cpu {
+            let limits = Limits { gap: Gap::NONE, ..Limits::default() };
+            holds(seed, &model, scale, &SolveOptions { exact: true, limits, ..SolveOptions::default() });
+        }
         1
     });
 }
