@@ -118,6 +118,15 @@ impl From<mdp::criterion::Error<mdp::SolveError>> for Error {
     }
 }
 
+impl From<pomdp::criterion::Error> for Error {
+    fn from(error: pomdp::criterion::Error) -> Self {
+        match error {
+            pomdp::criterion::Error::Process(error) => error.into(),
+            error => Self::Usage(error.to_string()),
+        }
+    }
+}
+
 impl From<hmm::train::Error<hmm::place::Error>> for Error {
     fn from(error: hmm::train::Error<hmm::place::Error>) -> Self {
         match error {

@@ -10,6 +10,7 @@ pub mod belief;
 pub mod checkpoint;
 pub mod compact;
 pub mod controller;
+pub mod criterion;
 pub mod game;
 pub mod generate;
 pub mod info;

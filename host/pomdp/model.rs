@@ -13,7 +13,7 @@ use warpkov_common::names::Item;
 use warpkov_common::parameters::SUM_TOLERANCE;
 use warpkov_common::terminal::quoted;
 use warpkov_mdp::info::bytes;
-use warpkov_mdp::model::{Choices, Csr, InvalidCsr, Mdp, MdpParts, validate};
+use warpkov_mdp::model::{Choices, Csr, InvalidCsr, Mdp, MdpParts, Objective, validate};
 
 /// Largest deviation of a probability row's sum from 1 that rounding explains; such a row is not rescaled.
 const ROUNDING: f64 = 1e-12;
@@ -353,6 +353,13 @@ impl Pomdp {
     #[must_use]
     pub fn is_absorbing(&self, state: u32) -> bool {
         (0..self.actions()).all(|action| self.successors(state, action).0 == [state])
+    }
+
+    /// The same model with the objective to minimise, or to maximise: rewards stay as they are.
+    #[must_use]
+    pub fn with_objective(&self, minimize: bool) -> Self {
+        let objective = if minimize { Objective::Minimize } else { Objective::Maximize };
+        Self { process: self.process.clone().with_objective(objective), ..self.clone() }
     }
 
     /// The same model as a maximisation problem: costs become negated rewards.

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::belief::Belief;
 use super::controller::{Controller, Values};
+use super::criterion::Undiscounted;
 use super::io::{Format, Policy, write_policy_to};
 use super::lookahead::Outlook;
 use super::model::Pomdp;
@@ -21,6 +22,7 @@ use warpkov_common::names::name;
 use warpkov_common::ranks;
 use warpkov_common::report::{Report, Results, write_object};
 use warpkov_common::terminal::escaped;
+use warpkov_mdp::criterion::Criterion;
 use warpkov_mdp::model::Objective;
 
 /// The JSON object of a solve.
@@ -171,6 +173,106 @@ impl Solved<'_> {
 /// A bound with six decimals, or in scientific notation if these do not show a `gap` of the bounds.
 fn decimal(bound: f64, gap: f64) -> String {
     if gap > 0.0 && gap < 1e-5 && bound.abs() < 1e-2 { format!("{bound:.9e}") } else { format!("{bound:.6}") }
+}
+
+/// Bounds on a criterion without a discount.
+#[derive(Clone, Copy)]
+pub struct Reached<'a> {
+    /// The model.
+    pub model: &'a Pomdp,
+    /// The criterion.
+    pub criterion: &'a Criterion,
+    /// The result.
+    pub found: &'a Undiscounted,
+}
+
+impl Reached<'_> {
+    /// What the bounds are of.
+    #[must_use]
+    pub fn quantity(&self) -> &'static str {
+        match (self.criterion, self.model.process().objective()) {
+            (Criterion::Reach { .. }, Objective::Maximize) => "largest probability of the goal",
+            (Criterion::Reach { .. }, Objective::Minimize) => "least probability of the goal",
+            (_, Objective::Maximize) => "largest sum of rewards",
+            (_, Objective::Minimize) => "least sum of costs",
+        }
+    }
+
+    fn bounds(&self) -> String {
+        let Undiscounted { lower, upper, gap_limit, .. } = *self.found;
+        let gap = if lower == upper { 0.0 } else { upper - lower };
+        let [lower, upper] = [lower, upper].map(|bound| decimal(bound, gap));
+        let mut quantity = self.quantity().chars();
+        let first = quantity.next().map(|first| first.to_ascii_uppercase());
+        let mut line = format!("{}{}: {lower} to {upper}, gap {gap:.1e}", first.unwrap_or_default(), quantity.as_str());
+        if gap > gap_limit {
+            line += &format!("; the limit is {gap_limit:.1e}");
+        }
+        line
+    }
+}
+
+impl Results for Reached<'_> {
+    type Format = Format;
+
+    fn write_as(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        self.found.policy.write(out, format, self.model)
+    }
+}
+
+impl Report for Reached<'_> {
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { model, criterion, found } = *self;
+        let end = found.rounds.last();
+        let finite = |bound: f64| Some(bound).filter(|bound| bound.is_finite());
+        let record = json!({
+            "criterion": criterion.name(),
+            "stopped_by": found.status,
+            // A bound that is infinite is null.
+            "lower": finite(found.lower),
+            "upper": finite(found.upper),
+            "gap_limit": found.gap_limit,
+            "seconds": end.map(|end| end.seconds),
+            "iterations": end.map(|end| end.iterations),
+            "beliefs": end.map(|end| end.beliefs),
+            "expanded": end.map(|end| end.vectors),
+            "nodes": found.policy.actions.len(),
+            "start": found.policy.starts,
+            "device": found.device,
+            "notes": found.notes,
+            "objective": model.process().objective(),
+            "states": model.states(),
+            "actions": model.actions(),
+            "observations": model.observation_count(),
+            "rounds": found.rounds,
+        });
+        write_object(out, &record)
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { model, found, .. } = *self;
+        for note in &found.notes {
+            writeln!(out, "Note: {note}")?;
+        }
+        let (states, actions, observations) = (model.states(), model.actions(), model.observation_count());
+        writeln!(out, "Model: {states} states, {actions} actions, {observations} observations")?;
+        writeln!(out, "Method: MDPs of beliefs, on {}", found.device)?;
+        if let Some(end) = found.rounds.last() {
+            writeln!(out, "Stopped: {}, after {:.3} s", ended(found.status), end.seconds)?;
+            writeln!(
+                out,
+                "Size: {} beliefs, {} of them expanded, in {} rounds",
+                end.beliefs, end.vectors, end.iterations
+            )?;
+        }
+        let starts: Vec<String> = found.policy.starts.iter().map(u32::to_string).collect();
+        writeln!(out, "Controller: {} nodes, begins in {}", found.policy.actions.len(), starts.join(", "))?;
+        writeln!(out, "{}", self.bounds())
+    }
+
+    fn guarantee(&self) -> Option<String> {
+        Some(self.bounds())
+    }
 }
 
 /// One line of progress of a solve.

@@ -1,6 +1,7 @@
 //! The commands of partially observable models.
 
 mod formats;
+mod reach;
 mod simulate;
 mod trace;
 mod verify;

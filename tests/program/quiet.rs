@@ -6,13 +6,14 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 /// The commands with `--quiet`, the arguments of a run, and how its line begins.
-const COMMANDS: [(&str, &str, &str); 9] = [
+const COMMANDS: [(&str, &str, &str); 10] = [
     ("mdp solve", "forest.json", "Certified: |V − V*| ≤ "),
     ("mdp q", "forest.json", "Certified: |Q − Q*| ≤ "),
     ("mdp policy evaluate", "forest.json policy.csv", "Certified: |V − V^π| ≤ "),
     ("mdp simulate", "forest.json --episodes 100", "Mean: "),
     ("mdp sensitivity", "forest.json --gamma 0.5..0.9 --points 3", "Certified: |V − V*| ≤ "),
     ("pomdp solve", "tiger.pomdp", "Value of the start: 19."),
+    ("pomdp reach", "tiger.pomdp --goal tiger-left", "Largest probability of the goal: 1.0"),
     ("pomdp evaluate", "tiger.pomdp --policy tiger.alpha --episodes 100", "Mean reward "),
     ("pomdp simulate", "tiger.pomdp --policy tiger.alpha --steps 3", ""),
     ("hmm train", "model.json data.txt --iterations 2 --out trained.json", "ln P(O) = "),

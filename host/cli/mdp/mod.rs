@@ -10,7 +10,7 @@ use super::error::{Error, Outcome};
 mod accuracy;
 mod compare;
 mod convert;
-mod criterion;
+pub mod criterion;
 mod exact;
 mod file;
 pub mod generate;

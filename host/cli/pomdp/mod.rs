@@ -14,6 +14,7 @@ mod evaluate;
 mod file;
 pub mod generate;
 mod info;
+mod reach;
 mod simulate;
 mod solve;
 mod trace;
@@ -25,6 +26,7 @@ Examples:
   warpkov pomdp info hallway.pomdp
   warpkov pomdp convert tag.pomdpx tag.pomdp
   warpkov pomdp solve tiger.pomdp --out tiger.alpha
+  warpkov pomdp reach grid.pomdp --goal 3
   warpkov pomdp evaluate tiger.pomdp --policy tiger.alpha";
 
 #[derive(Subcommand)]
@@ -34,6 +36,7 @@ pub enum PomdpCommand {
     Info(info::Arguments),
     Convert(convert::Arguments),
     Solve(Box<solve::Arguments>),
+    Reach(Box<reach::Arguments>),
     Evaluate(evaluate::Arguments),
     Simulate(simulate::Arguments),
     Act(act::Arguments),
@@ -59,6 +62,7 @@ pub fn run(command: PomdpCommand, out: impl Write) -> Result<Outcome, Error> {
         PomdpCommand::Info(arguments) => info::run(arguments, out),
         PomdpCommand::Convert(arguments) => convert::run(arguments, out),
         PomdpCommand::Solve(arguments) => solve::run(*arguments, out),
+        PomdpCommand::Reach(arguments) => reach::run(*arguments, out),
         PomdpCommand::Evaluate(arguments) => evaluate::run(arguments, out),
         PomdpCommand::Simulate(arguments) => simulate::run(arguments, out),
         PomdpCommand::Act(arguments) => act::run(arguments, out),

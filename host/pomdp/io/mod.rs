@@ -313,10 +313,7 @@ pub fn write_policy_to(writer: impl Write, format: Format, policy: Policy<'_>) -
                 (stages, _) => PolicyGraph::of_stages(model, stages),
             };
             let graph = graph.ok_or_else(|| no_place("a policy needs at least one alpha vector".to_owned()))?;
-            match format {
-                Format::Pg => graph.write_pg(&mut out)?,
-                _ => graph.write_dot(&mut out, model)?,
-            }
+            graph.write(&mut out, format, model)?;
         }
         (Format::Pg | Format::Dot, None) => return Err(no_place(format!("{format} needs the model"))),
         _ => return Err(no_place(format!("policies cannot be written in {format}"))),

@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::Format;
 use crate::alpha::AlphaVectors;
 use crate::belief::Belief;
 use crate::controller::{Controller, Nodes, Values};
@@ -174,8 +175,16 @@ impl PolicyGraph {
         worse.then_some([sign * claimed, sign * most])
     }
 
+    /// Writes the controller as [`Format::Dot`], or else as [`Format::Pg`], which has no place for where it begins.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, out: &mut dyn Write, format: Format, model: &Pomdp) -> io::Result<()> {
+        if format == Format::Dot { self.write_dot(out, model) } else { self.write_pg(out) }
+    }
+
     /// Writes `.pg`: a line `N A Z1 … ZΩ` per node; `-` marks a missing successor.
-    pub(super) fn write_pg(&self, out: &mut impl Write) -> io::Result<()> {
+    fn write_pg(&self, out: &mut dyn Write) -> io::Result<()> {
         let count = self.next.len() / self.actions.len().max(1);
         for (node, (action, next)) in self.actions.iter().zip(self.next.chunks(count.max(1))).enumerate() {
             write!(out, "{node} {action} ")?;
@@ -191,7 +200,7 @@ impl PolicyGraph {
     }
 
     /// Writes the reachable nodes as a DOT graph with the names of `model`.
-    pub(super) fn write_dot(&self, out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
+    fn write_dot(&self, out: &mut dyn Write, model: &Pomdp) -> io::Result<()> {
         let name = |names: &[String], i: u32| names::name(names, i).replace('\\', "\\\\").replace('"', "\\\"");
         out.text("digraph policy {\n  node [shape=box, style=rounded];\n  start [shape=point];\n")?;
         let starts: BTreeSet<u32> = self.starts.iter().copied().collect();

@@ -2,6 +2,7 @@
 
 mod common;
 mod controllers;
+mod criterion;
 mod device;
 mod exact;
 mod formats;

@@ -1,0 +1,162 @@
+//! `warpkov pomdp reach`.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use warpkov_common::interrupt;
+use warpkov_mdp::criterion::Criterion;
+use warpkov_mdp::model::{Mdp, MdpParts};
+use warpkov_pomdp::criterion;
+use warpkov_pomdp::io::{Format, Kind};
+use warpkov_pomdp::model::Pomdp;
+use warpkov_pomdp::options::{Gap, Limits};
+use warpkov_pomdp::plot::draw_bounds;
+use warpkov_pomdp::report::{Reached, progress};
+use warpkov_pomdp::solution::{RankShare, Round, Status};
+use warpkov_runtime::choose::DeviceChoice;
+
+use super::file::{Input, output_format};
+use super::{Error, Outcome};
+use crate::common::choice::choice;
+use crate::common::file::FileOrStd;
+use crate::common::interrupts::handle_interrupts;
+use crate::common::number;
+use crate::common::output::{Output, Plots, Quiet};
+use crate::mdp::criterion::goal_states;
+
+/// Bounds the best probability of reaching goal states from the start, or the best sum of rewards until then. Ignores the discount.
+///
+/// A controller attains the lower bound of a maximum, or the upper bound of a minimum. The other bound holds for every policy. They meet
+/// if the goal, or the knowledge of the state, comes closer with time; if waiting for ever always promises to know more, they stay apart.
+/// Exit code 0 if the bounds differ by at most --relative-gap or --gap, or the controller attains --target; 1 if a limit ended the run first.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// Goal states: names or numbers, with ! (not), & (and), and | or a comma (or): done, 3,17, '!lost & !start'.
+    #[arg(long, value_name = "STATES")]
+    goal: String,
+    /// The expected sum of rewards until the goal, instead of its probability. It is infinite if the goal may be missed.
+    #[arg(long)]
+    rewards: bool,
+    /// Minimise the probability, or the sum whatever the objective of the model [default: maximise the probability, and the sum by the model].
+    #[arg(long, conflicts_with = "maximize")]
+    minimize: bool,
+    /// Maximise the sum, whatever the objective of the model.
+    #[arg(long)]
+    maximize: bool,
+    /// Device that solves the MDPs of beliefs: auto, cpu, cuda:N or emulated.
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
+    device: DeviceChoice,
+    /// Stop when the bounds differ by at most this fraction of the value, or of 0.01, or of 1 % of what a step of good play earns, if that is
+    /// more [default: 1e-3, without --gap].
+    #[arg(long, value_name = "R", value_parser = number::positive)]
+    relative_gap: Option<f64>,
+    /// Stop when the bounds differ by at most G, whatever the value.
+    #[arg(long, value_name = "G", value_parser = number::positive, conflicts_with = "relative_gap")]
+    gap: Option<f64>,
+    /// Stop when the controller attains the value V.
+    #[arg(long, value_name = "V", value_parser = number::finite, allow_hyphen_values = true)]
+    target: Option<f64>,
+    /// Maximum time in seconds.
+    #[arg(long, value_name = "S", value_parser = number::positive)]
+    time: Option<f64>,
+    /// Maximum memory of beliefs, in bytes or as 4GiB [default: 8GiB].
+    #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
+    memory: Option<u64>,
+    /// Maximum number of rounds, each of which expands half as many beliefs as all before.
+    #[arg(long, value_name = "N")]
+    iterations: Option<u64>,
+    /// Write the controller to this file, .pg or Graphviz' .dot; or with - to the standard output, in place of the report.
+    #[arg(long, value_name = "FILE|-")]
+    out: Option<FileOrStd>,
+    /// Format of --out: pg or dot [default: that of its extension; pg on the standard output].
+    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT", requires = "out")]
+    to: Option<Format>,
+    /// Draw both bounds against time to this file, .svg or .png. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    plot: Vec<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    quiet: Quiet,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  warpkov pomdp generate four-by-three --out grid.pomdp
+  warpkov pomdp info grid.pomdp
+  warpkov pomdp reach grid.pomdp --goal 3 --out grid.pg
+  warpkov pomdp reach maze.json --goal exit --rewards --minimize --time 10 --json | jq .upper";
+
+/// Reads the model, solves it, writes the controller and the plot, prints the report.
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let file = match arguments.out {
+        Some(file) => {
+            let format = output_format(&file, arguments.to, &[Kind::Graph], Format::Pg)?;
+            Some((file, format))
+        }
+        None => None,
+    };
+    let quiet = arguments.quiet.quiet;
+    let output = Output::to_file(file, arguments.json)?.quiet(quiet);
+    let plots = Plots::new(arguments.plot)?;
+    plots.check(1)?;
+    let limits = Limits {
+        gap: arguments.gap.map(Gap::Absolute).or(arguments.relative_gap.map(Gap::Relative)).unwrap_or_default(),
+        target: arguments.target,
+        // A time beyond the range of `Duration` is no limit.
+        time: arguments.time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        memory: arguments.memory,
+        iterations: arguments.iterations,
+        ..Limits::default()
+    };
+    let mut model = arguments.input.read()?;
+    // Rewards or costs say nothing about the goal.
+    if arguments.minimize || arguments.maximize || !arguments.rewards {
+        model = model.with_objective(arguments.minimize);
+    }
+    let goal = goal_states(&arguments.goal, &named(&model)?)?;
+    let criterion = match arguments.rewards {
+        true => Criterion::TotalReward { goal: Some(goal) },
+        false => Criterion::Reach { goal },
+    };
+    handle_interrupts();
+    let mut due = 1.0;
+    let mut observe = |round: &Round| {
+        if !quiet && round.seconds >= due {
+            due = round.seconds.floor() + 1.0;
+            eprintln!("{}", progress(round));
+        }
+        if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let found = criterion::solve(&model, &criterion, arguments.device, &limits, &mut observe)?;
+    let outcome = match found.status {
+        Status::Gap | Status::Target => Outcome::Success,
+        Status::Interrupted => Outcome::Interrupted,
+        Status::Time | Status::Memory | Status::Iterations | Status::Stalled => Outcome::Negative,
+    };
+    let report = Reached { model: &model, criterion: &criterion, found: &found };
+    // A full disk or a closed pipe must not lose the other results.
+    let written = output.write(&report);
+    let (name, no_ranks): (_, &[RankShare]) = (arguments.input.file.name(), &[]);
+    let title = format!("{name}: {} from {:.4} to {:.4}", report.quantity(), found.lower, found.upper);
+    let drawn = plots.draw(&name, no_ranks, |format| draw_bounds(&title, &found.rounds, format));
+    output.print(&report, out)?;
+    written.and(drawn)?;
+    Ok(outcome)
+}
+
+/// The observed process, with the names of the model's states.
+fn named(model: &Pomdp) -> Result<Mdp, Error> {
+    let names = &model.names().states;
+    let state_names = (!names.is_empty()).then(|| Arc::new(names.clone()));
+    let parts = MdpParts { state_names, ..model.process().clone().into_parts() };
+    parts.validated().map_err(|error| Error::Solve(error.into()))
+}
