@@ -4,7 +4,8 @@
 //! needed only over the states outside the goal, given that it was not reached; states from which nothing leads to the goal are left out
 //! likewise. These beliefs are the states of a *belief MDP*. Its part near b₀ is made, and cut off at beliefs in two ways:
 //!
-//! - *attained*: from there, or from any other belief, the best [blind policy](super::solve::bounds::blind) goes on;
+//! - *attained*: from there, or from any other belief, the best of some plans goes on: of [blind policies](super::solve::bounds::blind), and
+//!   of [backups](super::backend) at the beliefs that both policies visit;
 //! - *ideal*: from there, the state is known after one more step (QMDP).
 //!
 //! Both are small MDPs, which the solvers of [`warpkov_mdp::criterion`] solve with proved bounds. The value of the first is attained by a
@@ -16,17 +17,22 @@
 //! V\* is not computable in general (Madani, Hanks and Condon, Artificial Intelligence 147, 2003): if waiting for ever always promises to know
 //! more, the bounds stay apart. Beliefs are in `f64`, and those that agree to 2⁻⁴⁰ are one; the bounds are proved for these.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use rayon::prelude::*;
+
+use super::alpha::AlphaVectors;
+use super::backends::cpu::{Assembler, Vectors};
 use super::belief::Belief;
 use super::io::PolicyGraph;
-use super::model::Pomdp;
+use super::model::{Pomdp, PomdpParts};
 use super::options::{Limits, MEMORY, earned};
 use super::projection::Projection;
 use super::solution::{Round, Status};
 use super::solve::Observer;
+use super::solve::interval::terms;
 use warpkov_mdp::SolveError;
 use warpkov_mdp::criterion::{self, Bounded, Criterion, SolvedOn};
 use warpkov_mdp::model::validate::Invalid;
@@ -53,6 +59,12 @@ const STEPS: u32 = 1000;
 /// Probability that is followed no further.
 const LEAST_PROBABILITY: f64 = 1e-9;
 
+/// A backup that raises the value of its belief by at most this fraction of the gap is left out.
+const LEAST_RISE: f64 = 1e-3;
+
+/// Most backups of a round at the beliefs that a policy visits.
+const BACKUPS: usize = 1000;
+
 /// Width of the cells in which beliefs are one.
 const CELL: f64 = 1.0 / (1_u64 << 40) as f64;
 
@@ -62,6 +74,9 @@ pub enum Error {
     /// Another criterion.
     #[error("criterion {0}: expected reach, or total with a goal")]
     Other(&'static str),
+    /// The model is not one without its discount.
+    #[error(transparent)]
+    Model(#[from] super::model::Invalid),
     /// The criterion is undefined, or the device failed.
     #[error(transparent)]
     Process(#[from] criterion::Error<SolveError>),
@@ -101,7 +116,7 @@ struct Act {
 
 /// Where the belief MDP may be cut off.
 struct Cut {
-    /// The value of the best blind policy, and its action.
+    /// The value of the best plan, and its number.
     attained: (f64, u32),
     /// The value of QMDP.
     ideal: f64,
@@ -116,8 +131,12 @@ struct BeliefMdp<'m> {
     rewards: Vec<f64>,
     goal: Vec<bool>,
     lost: Vec<bool>,
-    /// Bounds of the blind policies, by action and state, and Q-factors at s·A + a.
-    blind: Vec<Vec<f64>>,
+    /// Lower bounds of plans of the maximisation problem, of which the first repeat one action, and the plan that follows plan i after
+    /// observation o, at i·|Ω| + o.
+    plans: Vectors,
+    follow: Vec<u32>,
+    assembler: Assembler<'m>,
+    /// Q-factors at s·A + a.
     informed: Vec<f64>,
     beliefs: Vec<Belief>,
     cuts: Vec<Cut>,
@@ -154,16 +173,19 @@ pub fn solve(
         other => return Err(Error::Other(other.name())),
     };
     let start = Instant::now();
+    let parts = model.clone().into_parts();
+    let process = MdpParts { gamma: 1.0, ..parts.process };
+    let model = &PomdpParts { process, ..parts }.validated()?;
     let mut run = Budget { device, limits, start, observe, stopped: None, name: String::new(), notes: Vec::new() };
     let solved = run.solve(model.process(), criterion, ROUGH)?;
-    let mut blind = Vec::new();
+    let mut blind = AlphaVectors::new(model.states());
     for action in 0..model.actions() {
         let one = only(model, action).map_err(criterion::Error::Invalid)?;
-        blind.push(pessimistic(model, &run.solve(&one, criterion, ROUGH)?).to_vec());
+        blind.push(action, pessimistic(model, &run.solve(&one, criterion, ROUGH)?));
     }
     let mut is_goal = vec![false; model.states() as usize];
     goal.iter().for_each(|&state| is_goal[state as usize] = true);
-    let mut beliefs = BeliefMdp::new(model, is_goal, total, blind, &solved);
+    let mut beliefs = BeliefMdp::new(model, is_goal, total, &blind, &solved);
     let starts: Vec<Fate> = model.starts().iter().map(|(prob, belief)| beliefs.divide(*prob, belief)).collect();
     beliefs.search(&starts, &mut run)
 }
@@ -281,7 +303,7 @@ impl MdpRows {
 
 impl<'m> BeliefMdp<'m> {
     /// No beliefs yet. `solved` are the bounds of the observed process, `blind` those of each blind policy.
-    fn new(model: &'m Pomdp, goal: Vec<bool>, total: bool, blind: Vec<Vec<f64>>, solved: &Bounded) -> Self {
+    fn new(model: &'m Pomdp, goal: Vec<bool>, total: bool, blind: &AlphaVectors, solved: &Bounded) -> Self {
         let actions = model.actions() as usize;
         let mut rewards = model.expected_rewards();
         let counts = |row: usize| total && !goal[row / actions];
@@ -294,13 +316,18 @@ impl<'m> BeliefMdp<'m> {
         };
         let informed = rewards.iter().enumerate().map(informed).collect();
         let lost = hopeless(model, &goal);
+        let sign = model.process().objective().sign();
+        let signed: Vec<f64> = rewards.iter().map(|reward| sign * reward).collect();
+        let follow = (0..model.actions()).flat_map(|plan| vec![plan; model.observation_count() as usize]).collect();
         Self {
             model,
             total,
             rewards,
             goal,
             lost,
-            blind,
+            plans: Vectors::new(&blind.clone().times(sign)),
+            follow,
+            assembler: Assembler::new(model, &signed),
             informed,
             beliefs: Vec::new(),
             cuts: Vec::new(),
@@ -351,8 +378,8 @@ impl<'m> BeliefMdp<'m> {
         }
         let number = self.beliefs.len() as u32;
         let actions = self.model.actions();
-        let (action, attained) =
-            self.best((0..actions).map(|action| (action, belief.dot(&self.blind[action as usize]))));
+        let (plan, value) = self.plans.best(&belief).unwrap_or_default();
+        let attained = self.model.process().objective().sign() * value;
         let informed = |action: u32| {
             let factor = |state: u32| self.informed[(state * actions + action) as usize];
             belief.iter().map(|(state, p)| p * factor(state)).sum::<f64>()
@@ -362,7 +389,7 @@ impl<'m> BeliefMdp<'m> {
         self.bytes += 28 * belief.states().len() + 160;
         self.numbers.insert(key, number);
         self.beliefs.push(belief);
-        self.cuts.push(Cut { attained: (attained, action), ideal });
+        self.cuts.push(Cut { attained: (attained, plan), ideal });
         self.rows.push(Vec::new());
         number
     }
@@ -401,7 +428,7 @@ impl<'m> BeliefMdp<'m> {
                 let next = row.next.iter().map(|&(_, prob, number)| (number, prob));
                 table.push(next.chain([(goal, row.goal), (goal + 1, row.lost)]), row.reward);
             }
-            // The last action of an attained belief is to go on blindly.
+            // The last action of an attained belief is to follow the best plan.
             if rows.is_empty() || side == Side::Attained {
                 let value = if side == Side::Attained { cut.attained.0 } else { cut.ideal };
                 let (reached, reward) = match (self.total, value.is_finite()) {
@@ -440,21 +467,84 @@ impl<'m> BeliefMdp<'m> {
         if self.rewards.iter().any(|&reward| reward < 0.0) { -1.0 } else { 1.0 }
     }
 
-    /// Beliefs to expand: by the probability of the ideal policy to be cut off there times the difference of the cuts, and if there are
-    /// none, the oldest.
-    fn frontier(&self, starts: &[Fate], policy: &[u32]) -> Vec<u32> {
+    /// Backs up beliefs, the last first. Returns whether a value rose by more than `least`.
+    fn back_up(&mut self, beliefs: &[u32], least: f64) -> bool {
+        let first = self.plans.alpha().len();
+        for &number in beliefs.iter().rev() {
+            if let Some((action, next)) = self.decision(number, least) {
+                self.add(number, action, next);
+            }
+        }
+        let (plans, sign) = (&self.plans, self.model.process().objective().sign());
+        self.cuts.par_iter_mut().zip(&self.beliefs).for_each(|(cut, belief)| {
+            if let Some((plan, value)) = plans.best_from(belief, first).filter(|best| best.1 > sign * cut.attained.0) {
+                cut.attained = (sign * value, plan);
+            }
+        });
+        plans.alpha().len() > first
+    }
+
+    /// The action and the plans that follow it which are best in an expanded belief, if they raise its value by more than `least`.
+    fn decision(&self, number: u32, least: f64) -> Option<(u32, Vec<u32>)> {
+        let sign = self.model.process().objective().sign();
+        let value = |row: &Act| {
+            let ahead = row.next.iter().map(|&(_, prob, after)| prob * self.cuts[after as usize].attained.0);
+            let goal = if self.total { 0.0 } else { row.goal };
+            let lost = if self.total && row.lost > 0.0 { f64::INFINITY * self.sign_of_rewards() } else { 0.0 };
+            sign * (row.reward + goal + lost + ahead.sum::<f64>())
+        };
+        let values = self.rows[number as usize].iter().map(value).enumerate();
+        let (action, value) = values.reduce(|best, next| if next.1 > best.1 { next } else { best })?;
+        if value.is_nan() || value <= sign * self.cuts[number as usize].attained.0 + least {
+            return None;
+        }
+        let row = &self.rows[number as usize][action];
+        let plan = |after: u32| self.cuts[after as usize].attained.1;
+        // Observations of probability 0 continue like the most probable one.
+        let likeliest = row.next.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |next| plan(next.2));
+        let mut next = vec![likeliest; self.model.observation_count() as usize];
+        row.next.iter().for_each(|&(observation, _, after)| next[observation as usize] = plan(after));
+        Some((action as u32, next))
+    }
+
+    /// Adds a plan, and takes it at a belief if it is better there.
+    fn add(&mut self, number: u32, action: u32, next: Vec<u32>) {
+        let sign = self.model.process().objective().sign();
+        let mut vector = self.assembler.vector(self.plans.alpha(), action, &next);
+        // No plan changes these.
+        let known = self.plans.alpha().vector(0);
+        for state in (0..vector.len()).filter(|&state| self.goal[state] || self.lost[state]) {
+            vector[state] = known[state];
+        }
+        let size = vector.iter().map(|value| value.abs()).filter(|size| size.is_finite()).fold(0.0, f64::max);
+        let rounding = 4.0 * terms(self.model) * f64::EPSILON * size;
+        vector.iter_mut().for_each(|value| *value -= rounding);
+        let (value, plan) = (self.beliefs[number as usize].dot(&vector), self.plans.alpha().len() as u32);
+        let cut = &mut self.cuts[number as usize];
+        if value > sign * cut.attained.0 {
+            cut.attained = (sign * value, plan);
+            self.bytes += 12 * vector.len() + 4 * next.len();
+            self.plans.push(action, &vector);
+            self.follow.extend(next);
+        }
+    }
+
+    /// The beliefs that a policy visits, in the order of their first visit, and the probabilities of being cut off, by belief.
+    fn visits(&self, starts: &[Fate], policy: &[u32]) -> (Vec<u32>, Vec<f64>) {
         let mut arrived = vec![0.0; self.beliefs.len()];
-        let mut moving: HashMap<u32, f64> = HashMap::new();
-        starts
-            .iter()
-            .filter_map(|start| start.rest)
-            .for_each(|(prob, number)| *moving.entry(number).or_default() += prob);
+        let (mut seen, mut order) = (vec![false; self.beliefs.len()], Vec::new());
+        let mut moving: BTreeMap<u32, f64> = BTreeMap::new();
+        let begins = starts.iter().filter_map(|start| start.rest);
+        begins.for_each(|(prob, number)| *moving.entry(number).or_default() += prob);
         for _ in 0..STEPS {
-            let mut next: HashMap<u32, f64> = HashMap::new();
+            let mut next: BTreeMap<u32, f64> = BTreeMap::new();
             for (number, mass) in moving {
                 match self.rows[number as usize].get(policy[number as usize] as usize) {
                     None => arrived[number as usize] += mass,
                     Some(row) if mass > LEAST_PROBABILITY => {
+                        if !std::mem::replace(&mut seen[number as usize], true) {
+                            order.push(number);
+                        }
                         row.next.iter().for_each(|(_, prob, after)| *next.entry(*after).or_default() += mass * prob);
                     }
                     Some(_) => {}
@@ -465,6 +555,12 @@ impl<'m> BeliefMdp<'m> {
                 break;
             }
         }
+        (order, arrived)
+    }
+
+    /// Beliefs to expand: by the probability of the ideal policy to be cut off there times the difference of the cuts, and if there are
+    /// none, the oldest.
+    fn frontier(&self, arrived: &[f64]) -> Vec<u32> {
         let open = |number: &u32| self.rows[*number as usize].is_empty();
         let weight = |number: u32| {
             let cut = &self.cuts[number as usize];
@@ -543,11 +639,18 @@ impl<'m> BeliefMdp<'m> {
             if self.bytes as u64 >= limits.memory.unwrap_or(MEMORY) {
                 break Status::Memory;
             }
-            let frontier = self.frontier(starts, &ideal.policy);
+            let (mut path, arrived) = self.visits(starts, &ideal.policy);
+            let (attained, _) = self.visits(starts, &attained.policy);
+            let frontier = self.frontier(&arrived);
             if frontier.is_empty() {
                 break Status::Stalled;
             }
-            frontier.into_iter().for_each(|number| self.expand(number));
+            frontier.iter().for_each(|&number| self.expand(number));
+            let gap = if round.gap().is_finite() { round.gap() } else { 0.0 };
+            path.truncate(BACKUPS);
+            for path in [frontier, path, attained.into_iter().take(BACKUPS).collect()] {
+                self.back_up(&path, LEAST_RISE * gap);
+            }
             iterations += 1;
         };
         let [lower, upper] = bounds;
@@ -563,43 +666,48 @@ impl<'m> BeliefMdp<'m> {
         })
     }
 
-    /// The controller of a policy of the attained side: a node for each belief that it reaches, and for each blind policy that follows.
+    /// The controller of a policy of the attained side: a node for each belief that it reaches, and for each plan that follows.
     fn controller(&self, starts: &[Fate], policy: &[u32]) -> PolicyGraph {
         let width = self.model.observation_count() as usize;
         let mut numbers: HashMap<Follow, u32> = HashMap::new();
         let mut order: Vec<Follow> = Vec::new();
-        let mut number = |belief: u32, order: &mut Vec<Follow>| {
-            let action = policy.get(belief as usize).copied().unwrap_or_default();
-            let follow = match self.rows[belief as usize].get(action as usize) {
-                Some(_) => Follow::Belief(belief, action),
-                None => Follow::Blind(self.cuts[belief as usize].attained.1),
-            };
+        let mut number = |follow: Follow, order: &mut Vec<Follow>| {
             *numbers.entry(follow).or_insert_with(|| {
                 order.push(follow);
                 order.len() as u32 - 1
             })
         };
+        let of_belief = |belief: u32| {
+            let action = policy.get(belief as usize).copied().unwrap_or_default();
+            match self.rows[belief as usize].get(action as usize) {
+                Some(_) => Follow::Belief(belief, action),
+                None => Follow::Plan(self.cuts[belief as usize].attained.1),
+            }
+        };
         let begin = |start: &Fate| start.rest.map(|(_, belief)| belief);
         let first = starts.iter().find_map(begin);
         // Where nothing is left to decide, any node does.
-        let begins = starts.iter().map(|start| begin(start).or(first).map_or(0, |belief| number(belief, &mut order)));
+        let begins =
+            starts.iter().map(|start| begin(start).or(first).map_or(0, |belief| number(of_belief(belief), &mut order)));
         let begins: Vec<u32> = begins.collect();
         if order.is_empty() {
-            order.push(Follow::Blind(0));
+            order.push(Follow::Plan(0));
         }
         let (mut actions, mut next) = (Vec::new(), Vec::new());
         while let Some(&follow) = order.get(actions.len()) {
             let own = actions.len() as u32;
             match follow {
-                Follow::Blind(action) => {
-                    actions.push(action);
-                    next.resize(next.len() + width, Some(own));
+                Follow::Plan(plan) => {
+                    actions.push(self.plans.alpha().actions()[plan as usize]);
+                    for &after in &self.follow[plan as usize * width..][..width] {
+                        next.push(Some(number(Follow::Plan(after), &mut order)));
+                    }
                 }
                 Follow::Belief(belief, action) => {
                     actions.push(action);
                     let mut followers = vec![Some(own); width];
                     for &(observation, _, after) in &self.rows[belief as usize][action as usize].next {
-                        followers[observation as usize] = Some(number(after, &mut order));
+                        followers[observation as usize] = Some(number(of_belief(after), &mut order));
                     }
                     next.extend(followers);
                 }
@@ -614,8 +722,8 @@ impl<'m> BeliefMdp<'m> {
 enum Follow {
     /// A belief, and the action there.
     Belief(u32, u32),
-    /// An action for ever.
-    Blind(u32),
+    /// A plan.
+    Plan(u32),
 }
 
 /// The states from which no action leads to the goal.

@@ -26,7 +26,7 @@ pub(super) fn slack(model: &Pomdp, magnitude: f64) -> [f64; 2] {
 }
 
 /// N, an upper limit of the number of products and sums in a backup: the longest rows of T and O, and a belief.
-pub(super) fn terms(model: &Pomdp) -> f64 {
+pub(crate) fn terms(model: &Pomdp) -> f64 {
     let longest =
         |matrix: &Csr| matrix.row_ptr().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or_default() as f64;
     let terms = longest(model.process().transitions()) + longest(model.observations()) + 16.0;
