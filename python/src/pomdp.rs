@@ -11,20 +11,23 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use warpkov_common::interrupt;
 use warpkov_common::report::Report as _;
+use warpkov_mdp::criterion::Criterion;
 use warpkov_mdp::model::validate::Matrix as Name;
 use warpkov_mdp::model::{Choices, Csr, MdpParts, Objective};
 use warpkov_pomdp::alpha::AlphaVectors;
 use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::controller::{self, Nodes, Values};
+use warpkov_pomdp::criterion;
 use warpkov_pomdp::io::{self, AnyPolicy, Format, Kind, Policy, PolicyGraph};
 use warpkov_pomdp::model::{Invalid, Names, Pomdp as Model, PomdpParts};
 use warpkov_pomdp::options::{Gap, Limits, SolveOptions};
 use warpkov_pomdp::projection::Projection;
-use warpkov_pomdp::report::Solved;
+use warpkov_pomdp::report::{Reached, Solved};
 use warpkov_pomdp::simulate::{Options as Extent, Simulator, check};
 use warpkov_pomdp::solution::{Round, Status};
 use warpkov_pomdp::solve::patience::Patience;
 use warpkov_pomdp::solve::solve_with;
+use warpkov_runtime::choose::DeviceChoice;
 
 use crate::array::{Buffer, Input, Matrix, matrix};
 use crate::error::{exception, invalid};
@@ -40,6 +43,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Controller>()?;
     module.add_function(wrap_pyfunction!(pomdp_generate, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_solve, module)?)?;
+    module.add_function(wrap_pyfunction!(pomdp_reach, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_simulate, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_load_policy, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_save_policy, module)?)
@@ -225,28 +229,42 @@ struct Options {
     vectors: usize,
 }
 
+/// The gap that ends a run, if one is given.
+fn gap_of(gap: Option<f64>, relative_gap: Option<f64>) -> PyResult<Option<Gap>> {
+    for (name, gap) in [("gap", gap), ("relative_gap", relative_gap)] {
+        if let Some(gap) = gap.filter(|gap| gap.is_nan() || *gap <= 0.0) {
+            return Err(invalid(format!("{name} is {gap}, expected a number above 0")));
+        }
+    }
+    match (gap, relative_gap) {
+        (Some(_), Some(_)) => Err(invalid("expected gap or relative_gap, not both")),
+        (gap, relative) => Ok(gap.map(Gap::Absolute).or(relative.map(Gap::Relative))),
+    }
+}
+
+/// A limit of time.
+fn time_of(time: Option<f64>) -> PyResult<Option<Duration>> {
+    match time {
+        Some(seconds) if seconds.is_nan() || seconds <= 0.0 => {
+            Err(invalid(format!("time is {seconds}, expected a number of seconds above 0")))
+        }
+        // A time beyond the range of `Duration` is no limit.
+        time => Ok(time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())),
+    }
+}
+
+/// A device by its name.
+fn device_of(name: &str) -> PyResult<DeviceChoice> {
+    name.parse().map_err(|error| invalid(format!("device is '{name}', {error}")))
+}
+
 impl Options {
     fn validated(self) -> PyResult<SolveOptions> {
-        for (name, gap) in [("gap", self.gap), ("relative_gap", self.relative_gap)] {
-            if let Some(gap) = gap.filter(|gap| gap.is_nan() || *gap <= 0.0) {
-                return Err(invalid(format!("{name} is {gap}, expected a number above 0")));
-            }
-        }
-        let gap = match (self.gap, self.relative_gap) {
-            (Some(_), Some(_)) => return Err(invalid("expected gap or relative_gap, not both")),
-            (gap, relative) => gap.map(Gap::Absolute).or(relative.map(Gap::Relative)),
-        };
-        let time = match self.time {
-            Some(seconds) if seconds.is_nan() || seconds <= 0.0 => {
-                return Err(invalid(format!("time is {seconds}, expected a number of seconds above 0")));
-            }
-            // A time beyond the range of `Duration` is no limit.
-            time => time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-        };
+        let (gap, time) = (gap_of(self.gap, self.relative_gap)?, time_of(self.time)?);
         if self.horizon == Some(0) || self.beliefs == 0 || self.trials == Some(0) || self.vectors == 0 {
             return Err(invalid("horizon, beliefs, trials and vectors are at least 1"));
         }
-        let device = self.device.parse().map_err(|error| invalid(format!("device is '{}', {error}", self.device)))?;
+        let device = device_of(&self.device)?;
         Ok(SolveOptions {
             device,
             precision: choice("precision", &self.precision)?,
@@ -298,6 +316,50 @@ fn pomdp_solve(
     Solved { model: &model.0, name: "", solution: &solution }.write_json(&mut text)?;
     let (values, actions) = (solution.vectors.values().to_vec(), solution.vectors.actions().to_vec());
     Ok((values.into(), actions.into(), String::from_utf8(text)?))
+}
+
+/// Options of a run to a goal.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct ToGoal {
+    goal: Vec<u32>,
+    rewards: bool,
+    minimize: Option<bool>,
+    relative_gap: Option<f64>,
+    gap: Option<f64>,
+    time: Option<f64>,
+    iterations: Option<u64>,
+    memory: Option<u64>,
+    device: String,
+}
+
+/// The actions of the nodes of a controller, the node that follows node i after observation o at i·|Ω| + o, the bounds, and the report as
+/// JSON.
+#[pyfunction]
+fn pomdp_reach(py: Python<'_>, model: &Pomdp, options: ToGoal) -> PyResult<(Buffer, Buffer, (f64, f64), String)> {
+    let ToGoal { goal, rewards, minimize, relative_gap, gap, time, iterations, memory, device } = options;
+    let device = device_of(&device)?;
+    let gap = gap_of(gap, relative_gap)?.unwrap_or_default();
+    let limits = Limits { gap, time: time_of(time)?, iterations, memory, ..Limits::default() };
+    // Rewards or costs say nothing about the goal.
+    let minimize = minimize.or((!rewards).then_some(false));
+    let model = minimize.map_or_else(|| model.0.clone(), |minimize| model.0.with_objective(minimize));
+    let criterion = match rewards {
+        true => Criterion::TotalReward { goal: Some(goal) },
+        false => Criterion::Reach { goal },
+    };
+    let mut observe =
+        |_: &Round| if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let found =
+        detached(py, || criterion::solve(&model, &criterion, device, &limits, &mut observe))?.map_err(exception)?;
+    if found.status == Status::Interrupted {
+        return Err(PyKeyboardInterrupt::new_err(()));
+    }
+    let mut text = Vec::new();
+    Reached { model: &model, criterion: &criterion, found: &found }.write_json(&mut text)?;
+    let next: Vec<u32> = found.policy.next.iter().map(|next| next.unwrap_or(NO_NODE)).collect();
+    let bounds = (found.lower, found.upper);
+    Ok((found.policy.actions.into(), next.into(), bounds, String::from_utf8(text)?))
 }
 
 /// The vectors of a policy that fits a model.

@@ -68,6 +68,39 @@ def test_infinite_horizons(seed):
     assert found.policy.value() == pytest.approx(found.lower, abs=1e-6)
 
 
+def doors(hear, **changes):
+    left = [[0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]]
+    right = [[0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+    even = np.full((4, 2), 0.5)
+    hears = np.array([[hear, 1 - hear], [1 - hear, hear], [0.5, 0.5], [0.5, 0.5]])
+    names = {"state_names": ["left", "right", "good", "bad"]}
+    T, O = np.array([np.eye(4), left, right]), np.array([hears, even, even])  # noqa: E741
+    return pomdp.Model(T, O, np.ones((4, 3)), 1, start=[0.5, 0.5, 0, 0], **names, **changes)
+
+
+def test_reach():
+    heard = pomdp.reach(doors(0.85), "good")
+    assert heard.converged and 0.998 < heard.lower <= heard.upper <= 1 and heard.gap <= 1e-3
+    assert heard.next.shape == (len(heard.actions), 2) and heard.starts.tolist() == [0]
+    guessed = pomdp.reach(doors(0.5), 2, gap=1e-9)
+    assert guessed.lower == pytest.approx(0.5) and guessed.upper == pytest.approx(0.5)
+    assert pomdp.reach(doors(0.85), ["good"], minimize=True).upper == 0
+    steps = pomdp.reach(doors(0.85), ["good", "bad"], rewards=True, minimize=True)
+    assert steps.lower == pytest.approx(1) and steps.upper == pytest.approx(1)
+    assert pomdp.reach(doors(0.85), [2, 3], rewards=True).lower == np.inf
+    with pytest.warns(warpkov.ConvergenceWarning, match="stopped by iterations"):
+        assert not pomdp.reach(doors(0.85), "good", iterations=1).converged
+    for options, message in (
+        ({"goal": "exit"}, "there is no state 'exit'"),
+        ({"goal": 4}, "there is no state 4, expected one below 4"),
+        ({"goal": 2, "gap": -1.0}, "gap is -1"),
+        ({"goal": 2, "time": 0.0}, "time is 0"),
+        ({"goal": 2, "device": "gpu"}, "device is 'gpu'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pomdp.reach(doors(0.85), **options)
+
+
 def test_exact():
     exact = pomdp.solve(tiger(), exact=True)
     assert exact.converged and exact.error < 1e-8 and exact.policy.vectors.shape == (9, 2)
@@ -180,6 +213,11 @@ def test_files(tmp_path):
 def test_invalid_models(change, message):
     with pytest.raises(ValueError, match=message):
         tiger(**change)
+
+
+def test_lists_among_arrays():
+    with pytest.raises(ValueError, match="lists among its matrices"):
+        tiger(T=[STAYS, OPENS.tolist(), OPENS])
 
 
 def test_invalid_options():

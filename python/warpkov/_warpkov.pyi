@@ -48,6 +48,7 @@ __all__ = [
     "policy",
     "pomdp_generate",
     "pomdp_load_policy",
+    "pomdp_reach",
     "pomdp_save_policy",
     "pomdp_simulate",
     "pomdp_solve",
@@ -272,6 +273,7 @@ def pomdp_generate(words: list[str]) -> Pomdp: ...
 def pomdp_solve(
     model: Pomdp, options: dict[str, Any], slow: Callable[[float], None]
 ) -> tuple[Buffer, Buffer, str]: ...
+def pomdp_reach(model: Pomdp, options: dict[str, Any]) -> tuple[Buffer, Buffer, tuple[float, float], str]: ...
 def pomdp_simulate(
     model: Pomdp,
     values: NDArray[np.float64],

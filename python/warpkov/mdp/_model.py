@@ -490,6 +490,8 @@ class _Shape:
         if self.order == "sas":
             self._of_array((len(P), *np.shape(first)))
             return
+        if not all(sp.issparse(matrix) or is_array(matrix) for matrix in P):
+            raise ValueError("P has lists among its matrices, expected arrays or sparse matrices alone")
         shapes = {matrix.shape for matrix in P}
         self.states, self.actions, self.order = first.shape[0], len(P), "ass"
         if shapes != {(self.states, self.states)}:

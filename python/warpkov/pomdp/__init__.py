@@ -1,10 +1,12 @@
 """Partially observable Markov decision processes.
 
-`solve` computes a policy of alpha vectors, and bounds on the optimal value from both sides.
+`solve` computes a policy of alpha vectors, and bounds on the optimal value from both sides. `reach` bounds the
+probability of a goal, or the sum of rewards until then, without a discount.
 """
 
 from ._controller import Controller, ControllerAgent, load_controller
 from ._models import Agent, Evaluation, Model, Policy, Solution, act, generate, load, load_policy, save, simulate, solve
+from ._reach import Reached, reach
 
 evaluate = simulate
 
@@ -15,6 +17,7 @@ __all__ = [
     "Evaluation",
     "Model",
     "Policy",
+    "Reached",
     "Solution",
     "act",
     "evaluate",
@@ -22,6 +25,7 @@ __all__ = [
     "load",
     "load_controller",
     "load_policy",
+    "reach",
     "save",
     "simulate",
     "solve",
