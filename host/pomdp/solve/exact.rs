@@ -115,43 +115,54 @@ pub fn search(model: &Pomdp, most: usize, mut clock: Clock) -> Optimum {
         clock.iterations += 1;
         let found = (round.risen + round.lost) / rest + slack;
         stalled = if found < error { 0 } else { stalled + 1 };
-        // The bound of an earlier round holds for its own V, which is lower.
+        // The bound of an earlier round holds for its own V, which is lower but for what was left out since.
         error = error.min(found);
         witnesses = round.backed_up.iter().map(|plan| plan.witness.clone()).collect();
         let over = clock.over(exact.standing(&policy, slack, error));
-        if round.risen + round.lost <= exact.floor {
+        let is_rounding = round.risen + round.lost <= exact.floor;
+        if is_rounding {
             clock.status.get_or_insert(Status::Gap);
         } else if stalled >= PATIENCE {
             clock.status.get_or_insert(Status::Stalled);
         }
         let ended = over || clock.status.is_some();
-        let closed = exact.closed(&policy, &round, &mut clock).filter(|(closed, lost)| match clock.status {
-            // The error may double, if the limit of the gap stays met.
-            Some(Status::Gap) => *lost <= error.max(clock.gap_limit() - error),
-            Some(_) => *lost <= error,
+        let (closed, left_out) = (exact.closed(&policy, &round, &mut clock), round.left_out);
+        let may_lose = |lost: f64| match clock.status {
+            // The limit of the gap stays met.
+            Some(Status::Gap) if !is_rounding => error + lost + slack <= clock.gap_limit(),
+            Some(_) => lost <= error,
             // A round that raised the error is followed by one that cannot.
-            None => found < last && exact.keeps(&policy, closed, &witnesses),
-        });
+            None => found < last,
+        };
+        let beliefs = if ended { &[][..] } else { &witnesses[..] };
+        let closed = closed.filter(|(closed, lost)| may_lose(lost + left_out) && exact.keeps(&policy, closed, beliefs));
+        let may_leave_out = may_lose(left_out);
         last = found;
         exact.loosen(round.risen.max(rest * clock.gap_limit()));
         match closed {
             Some((closed, lost)) => {
                 policy = closed;
-                error += lost;
+                error += lost + left_out;
             }
-            _ if ended => policy = exact.reachable(&policy, &round.selected),
-            _ => {
+            None if ended => {
+                if may_leave_out {
+                    policy = exact.reachable(&policy, &round.selected);
+                    error += left_out;
+                }
+            }
+            None => {
+                error += left_out;
                 let least = (LEAST_GAIN * round.risen).max(2.0 * exact.margin);
                 policy = exact.improved(policy, round, least, &mut clock);
             }
         }
         if ended {
-            // Without the nodes that are nowhere best by more than the margin.
-            error += exact.margin;
             break;
         }
     }
     exact.controllers.begin(&mut policy);
+    // The policy attains the lower bound, to the last bit.
+    exact.value = f64::NEG_INFINITY;
     let standing = exact.standing(&policy, slack, error);
     Optimum { policy, stages: Vec::new(), ended: clock.end(standing), error }
 }
@@ -210,6 +221,8 @@ struct Backup {
     risen: f64,
     /// λ: pruning lost at most this.
     lost: f64,
+    /// V exceeds the best of `selected` by at most this.
+    left_out: f64,
 }
 
 struct Exact<'m> {
@@ -327,7 +340,14 @@ impl<'m> Exact<'m> {
             witness: Vec::new(),
         };
         let nodes = (0..policy.vectors.len()).map(node).collect();
-        let (selected, left_out) = self.pruned(nodes, witnesses, stop)?;
+        let (mut selected, left_out) = self.pruned(nodes, witnesses, stop)?;
+        // The start loses nothing.
+        for (_, start) in self.model.starts() {
+            let best = policy.vectors.best(&start).map_or(0, |best| best.0);
+            if !selected.iter().any(|plan| plan.next[0] == best as u32) {
+                selected.push(Plan { witness: start.to_dense(self.model.states()), ..node(best) });
+            }
+        }
         let (mut backed_up, lost) = self.backup(&selected, stop)?;
         let near = |least: f64, most: f64| most <= self.loose || least >= 0.9 * most;
         let risen = |plan: &Plan| match stop.load(Ordering::Relaxed) {
@@ -345,6 +365,7 @@ impl<'m> Exact<'m> {
             selected: selected.iter().map(|plan| plan.next[0]).collect(),
             risen: risen.into_iter().fold(0.0, f64::max),
             lost: lost + self.model.gamma() * left_out,
+            left_out,
             backed_up,
         })
     }
@@ -535,6 +556,8 @@ impl<'m> Exact<'m> {
         let mut roots = round.selected;
         let most = 4 * (policy.vectors.len() + round.backed_up.len());
         let mut plans = round.backed_up;
+        // The last controller whose values are lower bounds.
+        let mut evaluated = policy.clone();
         for _ in 0..=POINT_ROUNDS {
             for plan in plans {
                 roots.push(policy.vectors.len() as u32);
@@ -544,7 +567,11 @@ impl<'m> Exact<'m> {
             }
             (policy, roots) = self.merged(&policy, &roots);
             let effort = &mut Effort { work: u64::MAX, vectors: policy.vectors.len(), late: &mut |_| clock.late() };
-            if self.controllers.evaluate(&mut policy, 0.0, effort).is_none() || policy.vectors.len() > most {
+            if self.controllers.evaluate(&mut policy, 0.0, effort).is_none() {
+                break;
+            }
+            evaluated.clone_from(&policy);
+            if policy.vectors.len() > most {
                 break;
             }
             plans = self.at_beliefs(&policy.vectors, &beliefs);
@@ -557,7 +584,7 @@ impl<'m> Exact<'m> {
                 break;
             }
         }
-        policy
+        evaluated
     }
 
     /// The backups of vectors at beliefs.

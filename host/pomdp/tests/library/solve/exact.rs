@@ -1,9 +1,11 @@
 //! Exact solutions against incremental pruning of the reference, in random beliefs.
 
+use std::ops::ControlFlow;
+
 use warpkov_common::numbers::max_norm;
 use warpkov_pomdp::backends::cpu::Assembler;
 use warpkov_pomdp::belief::Belief;
-use warpkov_pomdp::generate::{Inspection, Tiger};
+use warpkov_pomdp::generate::{FourByThree, Inspection, Tiger};
 use warpkov_pomdp::model::Pomdp;
 use warpkov_pomdp::options::{Expansion, Gap, Limits, Scheme, SolveOptions};
 use warpkov_pomdp::solution::{Solution, Status};
@@ -194,6 +196,25 @@ fn limits_end_exact_solutions() {
     assert_eq!(plan.error, Some(f64::INFINITY));
     let whole = limited(limits, Some(4));
     assert!(plan.end().lower <= whole.end().upper && plan.end().upper >= whole.end().lower);
+}
+
+/// Whenever an observer stops it, the bounds hold and the policy attains its own.
+#[test]
+fn interrupted_exact_solutions_hold() {
+    let grid = FourByThree::default().generate().unwrap();
+    let best = *solve(&grid, &options(1e-3, 20_000)).end();
+    for most in [1, 2, 4, 8, 16, 32, 64] {
+        let mut looks = 0;
+        let mut stop = |_: &_| {
+            looks += 1;
+            if looks > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let solution = solve_with(&grid, &exactly(), &mut stop).unwrap();
+        let end = *solution.end();
+        assert_eq!(solution.status, Status::Interrupted, "{most} looks");
+        assert!(end.lower <= best.upper && end.upper >= best.lower, "{most} looks: {end:?}, {best:?}");
+        is_attained(&grid, &solution, 0, &format!("{most} looks"));
+    }
 }
 
 #[test]
