@@ -150,6 +150,13 @@ impl<'a> Clock<'a> {
         self.search_end = self.limits.time.map(|time| time.mul_f64(SEARCH_SHARE));
     }
 
+    /// The time at which the search ends, if it is limited.
+    #[must_use]
+    pub fn end_of_search(&self) -> Option<Instant> {
+        let left = self.search_end?.saturating_sub(Duration::try_from_secs_f64(self.before).ok()?);
+        self.start.checked_add(left)
+    }
+
     /// The seconds so far, with those before a checkpoint.
     #[must_use]
     pub fn seconds(&self) -> f64 {

@@ -19,7 +19,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
@@ -34,6 +34,7 @@ use crate::game::Game;
 use crate::model::Pomdp;
 use crate::projection::Projection;
 use crate::solution::{Round, Stage, Status, Support};
+use warpkov_common::interrupt;
 use warpkov_common::numbers::max_norm;
 
 /// Unit roundoff of `f64`.
@@ -225,6 +226,20 @@ struct Backup {
     left_out: f64,
 }
 
+/// Whether work should end.
+struct Stop {
+    asked: AtomicBool,
+    end: Option<Instant>,
+}
+
+impl Stop {
+    fn is_set(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+            || self.end.is_some_and(|end| Instant::now() >= end)
+            || interrupt::requested()
+    }
+}
+
 struct Exact<'m> {
     model: &'m Pomdp,
     controllers: Controllers<'m>,
@@ -293,13 +308,19 @@ impl<'m> Exact<'m> {
         policy
     }
 
-    /// Does work on other threads, and stops it when the clock says so.
+    /// Does work, and stops it when the clock says so. A thread of a pool works itself, and looks at the time alone: if it waited, and all
+    /// others did, nobody would be left to work.
     fn watched<T: Send>(
         &mut self,
         clock: &mut Clock,
-        work: impl FnOnce(&mut Self, &AtomicBool) -> Result<T, Status> + Send,
+        work: impl FnOnce(&mut Self, &Stop) -> Result<T, Status> + Send,
     ) -> Result<T, Status> {
-        let stop = AtomicBool::new(clock.late());
+        let stop = Stop { asked: AtomicBool::new(clock.late()), end: clock.end_of_search() };
+        if rayon::current_thread_index().is_some() {
+            let done = work(self, &stop);
+            clock.late();
+            return done;
+        }
         let (working, done) = mpsc::channel::<()>();
         thread::scope(|scope| {
             let worker = scope.spawn(|| {
@@ -308,7 +329,7 @@ impl<'m> Exact<'m> {
             });
             while done.recv_timeout(CHECK) == Err(RecvTimeoutError::Timeout) {
                 if clock.late() {
-                    stop.store(true, Ordering::Relaxed);
+                    stop.asked.store(true, Ordering::Relaxed);
                 }
             }
             worker.join().unwrap_or_else(|panic| resume_unwind(panic))
@@ -332,7 +353,7 @@ impl<'m> Exact<'m> {
     }
 
     /// Steps 1 to 3 of a round. `witnesses` are beliefs at which to compare the nodes first.
-    fn back_up_all(&mut self, policy: &Compact, witnesses: &[Vec<f64>], stop: &AtomicBool) -> Result<Backup, Status> {
+    fn back_up_all(&mut self, policy: &Compact, witnesses: &[Vec<f64>], stop: &Stop) -> Result<Backup, Status> {
         let node = |node: usize| Plan {
             action: policy.vectors.actions()[node],
             values: policy.vectors.vector(node).to_vec(),
@@ -350,7 +371,7 @@ impl<'m> Exact<'m> {
         }
         let (mut backed_up, lost) = self.backup(&selected, stop)?;
         let near = |least: f64, most: f64| most <= self.loose || least >= 0.9 * most;
-        let risen = |plan: &Plan| match stop.load(Ordering::Relaxed) {
+        let risen = |plan: &Plan| match stop.is_set() {
             true => f64::NAN,
             false => self.excess(&plan.values, &selected, near).map_or(0.0, |excess| excess.most),
         };
@@ -371,7 +392,7 @@ impl<'m> Exact<'m> {
     }
 
     /// The vectors of HV, for V(b) = max b·v over the `selected`, each of which has its number as `next`.
-    fn backup(&mut self, selected: &[Plan], stop: &AtomicBool) -> Result<Pruned, Status> {
+    fn backup(&mut self, selected: &[Plan], stop: &Stop) -> Result<Pruned, Status> {
         let of_actions: Result<Vec<Pruned>, Status> =
             (0..self.model.actions()).into_par_iter().map(|action| self.of_action(selected, action, stop)).collect();
         let of_actions = of_actions?;
@@ -384,7 +405,7 @@ impl<'m> Exact<'m> {
     }
 
     /// The vectors of the best continuations of one action.
-    fn of_action(&self, selected: &[Plan], action: u32, stop: &AtomicBool) -> Result<Pruned, Status> {
+    fn of_action(&self, selected: &[Plan], action: u32, stop: &Stop) -> Result<Pruned, Status> {
         let (states, count) = (self.model.states(), self.model.observation_count());
         let mut lost = 0.0;
         let mut parts: Vec<Vec<Plan>> = Vec::new();
@@ -439,7 +460,7 @@ impl<'m> Exact<'m> {
     }
 
     /// Leaves out plans that exceed the others by no more than the margin in any belief. Compares all plans at `beliefs` first.
-    fn pruned(&self, mut plans: Vec<Plan>, beliefs: &[Vec<f64>], stop: &AtomicBool) -> Result<Pruned, Status> {
+    fn pruned(&self, mut plans: Vec<Plan>, beliefs: &[Vec<f64>], stop: &Stop) -> Result<Pruned, Status> {
         let states = self.model.states() as usize;
         let mut kept: Vec<Plan> = Vec::new();
         let corners = (0..states).map(|state| (0..states).map(|s| f64::from(s == state)).collect::<Vec<f64>>());
@@ -455,7 +476,7 @@ impl<'m> Exact<'m> {
         }
         let mut lost = 0.0_f64;
         while let Some(mut plan) = plans.pop() {
-            if stop.load(Ordering::Relaxed) {
+            if stop.is_set() {
                 return Err(Status::Interrupted);
             }
             let decided = |least: f64, most: f64| least > self.loose || most <= self.loose;

@@ -64,7 +64,8 @@ fn searches(device: DeviceChoice, count: u64, part: usize) {
             holds(seed, &model, scale, &options);
         }
         if device == DeviceChoice::Cpu {
-            let limits = Limits { gap: Gap::NONE, ..Limits::default() };
+            // Some models have thousands of vectors.
+            let limits = Limits { gap: Gap::NONE, vectors: 4096, ..Limits::default() };
             holds(seed, &model, scale, &SolveOptions { exact: true, limits, ..SolveOptions::default() });
         }
         1

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use rayon::prelude::*;
 use warpkov_common::numbers::max_norm;
 use warpkov_pomdp::backends::cpu::Assembler;
 use warpkov_pomdp::belief::Belief;
@@ -196,6 +197,19 @@ fn limits_end_exact_solutions() {
     assert_eq!(plan.error, Some(f64::INFINITY));
     let whole = limited(limits, Some(4));
     assert!(plan.end().lower <= whole.end().upper && plan.end().upper >= whole.end().lower);
+}
+
+/// In a pool of one thread, too, and as many at a time as a pool has threads: nobody waits for a thread that waits.
+#[test]
+fn pools_of_threads_solve_exactly() {
+    let tiger = Tiger::default().generate().unwrap();
+    let alone = solve(&tiger, &exactly());
+    for threads in [1, 3] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let solved: Vec<Solution> =
+            pool.install(|| (0..6).into_par_iter().map(|_| solve(&tiger, &exactly())).collect());
+        assert!(solved.iter().all(|solution| solution.vectors == alone.vectors), "{threads} threads");
+    }
 }
 
 /// Whenever an observer stops it, the bounds hold and the policy attains its own.
