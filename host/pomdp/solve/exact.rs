@@ -69,6 +69,62 @@ struct Plan {
     witness: Vec<f64>,
 }
 
+/// Plans, and their values state by state: comparisons at a belief read these in order.
+struct Listed {
+    plans: Vec<Plan>,
+    columns: Vec<Vec<f64>>,
+}
+
+/// Plans that are compared together.
+const BLOCK: usize = 128;
+
+impl Listed {
+    fn new(states: usize, plans: Vec<Plan>) -> Self {
+        let column = |state: usize| plans.iter().map(|plan| plan.values[state]).collect();
+        Self { columns: (0..states).map(column).collect(), plans }
+    }
+
+    fn push(&mut self, plan: Plan) {
+        self.columns.iter_mut().zip(&plan.values).for_each(|(column, value)| column.push(*value));
+        self.plans.push(plan);
+    }
+
+    fn swap_remove(&mut self, i: usize) -> Plan {
+        self.columns.iter_mut().for_each(|column| _ = column.swap_remove(i));
+        self.plans.swap_remove(i)
+    }
+
+    fn pop(&mut self) -> Option<Plan> {
+        self.columns.iter_mut().for_each(|column| _ = column.pop());
+        self.plans.pop()
+    }
+
+    /// Puts a plan in the place of another.
+    fn replace(&mut self, i: usize, plan: Plan) -> Plan {
+        self.columns.iter_mut().zip(&plan.values).for_each(|(column, value)| column[i] = *value);
+        std::mem::replace(&mut self.plans[i], plan)
+    }
+
+    /// The first best plan at a belief, and its value.
+    fn best(&self, belief: &[f64]) -> Option<(usize, f64)> {
+        let mut best: Option<(usize, f64)> = None;
+        for first in (0..self.plans.len()).step_by(BLOCK) {
+            let block = first..self.plans.len().min(first + BLOCK);
+            let mut scores = [0.0; BLOCK];
+            for (column, prob) in self.columns.iter().zip(belief).filter(|(_, prob)| **prob > 0.0) {
+                let values = &column[block.clone()];
+                scores.iter_mut().zip(values).for_each(|(score, value)| *score += value * prob);
+            }
+            for (i, &score) in block.zip(&scores) {
+                if best.is_none_or(|best| score > best.1) {
+                    best = Some((i, score));
+                }
+            }
+        }
+        best
+    }
+}
+
 /// How far a vector is above the best of others.
 struct Excess {
     /// A belief.
@@ -370,10 +426,11 @@ impl<'m> Exact<'m> {
             }
         }
         let (mut backed_up, lost) = self.backup(&selected, stop)?;
+        let listed = Listed::new(self.model.states() as usize, selected.clone());
         let near = |least: f64, most: f64| most <= self.loose || least >= 0.9 * most;
         let risen = |plan: &Plan| match stop.is_set() {
             true => f64::NAN,
-            false => self.excess(&plan.values, &selected, near).map_or(0.0, |excess| excess.most),
+            false => self.excess(&plan.values, &listed, near).map_or(0.0, |excess| excess.most),
         };
         let risen: Vec<f64> = backed_up.par_iter().map(risen).collect();
         if risen.iter().any(|risen| risen.is_nan()) {
@@ -460,15 +517,18 @@ impl<'m> Exact<'m> {
     }
 
     /// Leaves out plans that exceed the others by no more than the margin in any belief. Compares all plans at `beliefs` first.
-    fn pruned(&self, mut plans: Vec<Plan>, beliefs: &[Vec<f64>], stop: &Stop) -> Result<Pruned, Status> {
+    fn pruned(&self, plans: Vec<Plan>, beliefs: &[Vec<f64>], stop: &Stop) -> Result<Pruned, Status> {
         let states = self.model.states() as usize;
-        let mut kept: Vec<Plan> = Vec::new();
+        let (mut plans, mut kept) = (Listed::new(states, plans), Listed::new(states, Vec::new()));
         let corners = (0..states).map(|state| (0..states).map(|s| f64::from(s == state)).collect::<Vec<f64>>());
         for belief in corners.chain(beliefs.iter().cloned()) {
+            if stop.is_set() {
+                return Err(Status::Interrupted);
+            }
             let inside: Vec<f64> =
                 belief.iter().zip(&self.inner).map(|(b, inner)| (1.0 - INNER) * b + INNER * inner).collect();
-            let of_kept = best(&kept, &inside).map_or(f64::NEG_INFINITY, |best| best.1);
-            if let Some((i, value)) = best(&plans, &inside)
+            let of_kept = kept.best(&inside).map_or(f64::NEG_INFINITY, |best| best.1);
+            if let Some((i, value)) = plans.best(&inside)
                 && value > of_kept + self.loose
             {
                 kept.push(Plan { witness: inside, ..plans.swap_remove(i) });
@@ -486,29 +546,29 @@ impl<'m> Exact<'m> {
                     let belief = excess.map_or_else(|| self.inner.clone(), |excess| excess.belief);
                     // Another one may be better there: then this one is examined again.
                     let value = dot(&plan.values, &belief);
-                    if let Some((i, _)) = best(&plans, &belief).filter(|best| best.1 > value) {
-                        std::mem::swap(&mut plans[i], &mut plan);
+                    if let Some((i, _)) = plans.best(&belief).filter(|best| best.1 > value) {
+                        plan = plans.replace(i, plan);
                     }
                     kept.push(Plan { witness: belief, ..plan });
                 }
             }
         }
-        Ok((kept, lost))
+        Ok((kept.plans, lost))
     }
 
     /// By how much a vector exceeds all `others`, as exactly as is `enough`; `None` without others. It is the value of the
     /// [game](crate::game) in which the strategies are the others, and a strategy loses what it is below the vector. Few strategies
     /// matter, which best replies find.
-    fn excess(&self, vector: &[f64], others: &[Plan], enough: impl Fn(f64, f64) -> bool) -> Option<Excess> {
+    fn excess(&self, vector: &[f64], others: &Listed, enough: impl Fn(f64, f64) -> bool) -> Option<Excess> {
         let largest = |losses: &[f64]| losses.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut found = Excess { belief: self.inner.clone(), least: f64::NEG_INFINITY, most: f64::INFINITY };
         let (mut game, mut used) = (Game::default(), Vec::new());
-        if others.iter().any(|other| vector.iter().zip(&other.values).all(|(own, other)| own <= other)) {
+        if others.plans.iter().any(|other| vector.iter().zip(&other.values).all(|(own, other)| own <= other)) {
             return Some(Excess { most: 0.0, ..found });
         }
         let mut belief = self.inner.clone();
         loop {
-            let (reply, value) = best(others, &belief)?;
+            let (reply, value) = others.best(&belief)?;
             let excess = dot(vector, &belief) - value;
             if excess > found.least {
                 (found.least, found.belief) = (excess, belief);
@@ -517,7 +577,7 @@ impl<'m> Exact<'m> {
                 return Some(found);
             }
             used.push(reply);
-            game.push(vector.iter().zip(&others[reply].values).map(|(own, other)| own - other).collect());
+            game.push(vector.iter().zip(&others.plans[reply].values).map(|(own, other)| own - other).collect());
             game.solve();
             found.most = found.most.min(largest(&game.losses()));
             belief = vec![0.0; vector.len()];
@@ -706,12 +766,6 @@ fn vectors(model: &Pomdp, plans: &[Plan]) -> AlphaVectors {
     let mut vectors = AlphaVectors::new(model.states());
     plans.iter().for_each(|plan| vectors.push(plan.action, &plan.values));
     vectors
-}
-
-/// The first best plan at a belief, and its value.
-fn best(plans: &[Plan], belief: &[f64]) -> Option<(usize, f64)> {
-    let values = plans.iter().map(|plan| dot(&plan.values, belief)).enumerate();
-    values.reduce(|best, next| if next.1 > best.1 { next } else { best })
 }
 
 fn dot(vector: &[f64], belief: &[f64]) -> f64 {
