@@ -237,10 +237,10 @@ pub unsafe extern "C" fn wk_pomdp_free(pomdp: *mut wk_pomdp) {
 /// The options of a solve.
 fn solve_options(given: &wk_options) -> Result<SolveOptions, Error> {
     given.check("a POMDP", &OF_POMDP, &[])?;
-    let gap = match (given.number("gap", &POSITIVE)?, given.number("relative_gap", &POSITIVE)?) {
-        (Some(_), Some(_)) => return Err(invalid("expected gap or relative_gap, not both")),
-        (gap, relative) => gap.map(Gap::Absolute).or(relative.map(Gap::Relative)),
-    };
+    let (gap, relative) = (given.number("gap", &POSITIVE)?, given.number("relative_gap", &POSITIVE)?);
+    if gap.is_some() && relative.is_some() {
+        return Err(invalid("expected gap or relative_gap, not both"));
+    }
     let exact = given.holds("exact", false)?;
     let default = SolveOptions::default();
     Ok(SolveOptions {
@@ -254,7 +254,7 @@ fn solve_options(given: &wk_options) -> Result<SolveOptions, Error> {
         trials: given.count("trials", 1)?,
         seed: given.count("seed", 0)?.unwrap_or(default.seed),
         limits: Limits {
-            gap: gap.unwrap_or(if exact { Gap::NONE } else { Gap::default() }),
+            gap: Gap::asked(gap, relative, exact),
             target: given.number("target", &FINITE)?,
             // A time beyond the range of `Duration` is no limit.
             time: given.number("time", &POSITIVE)?.and_then(|time| Duration::try_from_secs_f64(time).ok()),

@@ -23,6 +23,8 @@
 //! entry, L u + m γ/(1 − γ) is such a u. The written vectors are one: each is at most its own backup, so that a policy that
 //! acts by the best vector earns at least max u·b in every belief b, and the value at the start is u's.
 
+use std::collections::HashMap;
+
 use rayon::prelude::*;
 
 use crate::alpha::AlphaVectors;
@@ -92,33 +94,44 @@ impl Effort<'_> {
 /// maximisation problem.
 #[must_use]
 pub fn closure(model: &Pomdp, all: &AlphaVectors, next: &[u32]) -> Compact {
-    let count = model.observation_count() as usize;
-    let mut found = Support::default();
-    let mut vectors = AlphaVectors::new(all.states());
-    let mut numbers = vec![u32::MAX; all.len()];
-    let mut order: Vec<usize> = Vec::new();
-    let mut number = |vector: usize, order: &mut Vec<usize>| {
-        if numbers[vector] == u32::MAX {
-            numbers[vector] = order.len() as u32;
-            order.push(vector);
-        }
-        numbers[vector]
-    };
+    let mut roots: Vec<u32> = Vec::new();
+    let mut numbers: HashMap<usize, u32> = HashMap::new();
+    let (mut starts, mut value) = (Vec::new(), 0.0);
     for (prob, start) in model.starts() {
-        if let Some((best, value)) = all.best(&start) {
-            found.starts.push(number(best, &mut order));
-            found.value += prob * value;
+        if let Some((best, of_best)) = all.best(&start) {
+            starts.push(*numbers.entry(best).or_insert_with(|| {
+                roots.push(best as u32);
+                roots.len() as u32 - 1
+            }));
+            value += prob * of_best;
         }
     }
-    while let Some(&vector) = order.get(found.actions.len()) {
-        found.actions.push(all.actions()[vector]);
-        for &follower in &next[vector * count..(vector + 1) * count] {
-            found.next.push(number(follower as usize, &mut order));
+    let found = reachable(all, next, model.observation_count() as usize, &roots);
+    Compact { support: Support { starts, value, ..found.support }, ..found }
+}
+
+/// The vectors that the distinct `roots` continue with, in breadth-first order, the roots first. `next` is g(o) of vector i at i·`width` + o.
+#[must_use]
+pub(crate) fn reachable(all: &AlphaVectors, next: &[u32], width: usize, roots: &[u32]) -> Compact {
+    let mut support = Support::default();
+    let mut vectors = AlphaVectors::new(all.states());
+    let mut numbers = vec![u32::MAX; all.len()];
+    let mut order = roots.to_vec();
+    (0..).zip(roots).for_each(|(number, &root)| numbers[root as usize] = number);
+    while let Some(&vector) = order.get(support.actions.len()) {
+        support.actions.push(all.actions()[vector as usize]);
+        for &follower in &next[vector as usize * width..][..width] {
+            let number = &mut numbers[follower as usize];
+            if *number == u32::MAX {
+                *number = order.len() as u32;
+                order.push(follower);
+            }
+            support.next.push(*number);
         }
     }
     vectors.reserve_exact(order.len());
-    order.iter().for_each(|&vector| vectors.push(all.actions()[vector], all.vector(vector)));
-    Compact { vectors, support: found }
+    order.iter().for_each(|&vector| vectors.push(all.actions()[vector as usize], all.vector(vector as usize)));
+    Compact { vectors, support }
 }
 
 /// A smaller controller that is worth at least as much at the start as `found`, a [closure]; `None` if the limits permit none. The
@@ -136,7 +149,7 @@ pub(crate) struct Controllers<'a> {
     model: &'a Pomdp,
     pub assembler: Assembler<'a>,
     /// r(s, a) at s·A + a.
-    rewards: Vec<f64>,
+    pub rewards: Vec<f64>,
     starts: Vec<(f64, Belief)>,
     /// |Ω|.
     width: usize,

@@ -136,6 +136,10 @@ struct BeliefMdp<'m> {
     plans: Vectors,
     follow: Vec<u32>,
     assembler: Assembler<'m>,
+    /// Bound on the rounding errors of a plan, relative to its largest value.
+    rounding: f64,
+    /// 1 for rewards that are at least 0, and −1 for others.
+    sign_of_rewards: f64,
     /// Q-factors at s·A + a.
     informed: Vec<f64>,
     beliefs: Vec<Belief>,
@@ -322,12 +326,14 @@ impl<'m> BeliefMdp<'m> {
         Self {
             model,
             total,
-            rewards,
             goal,
             lost,
             plans: Vectors::new(&blind.clone().times(sign)),
             follow,
             assembler: Assembler::new(model, &signed),
+            rounding: 4.0 * terms(model) * f64::EPSILON,
+            sign_of_rewards: if rewards.iter().any(|&reward| reward < 0.0) { -1.0 } else { 1.0 },
+            rewards,
             informed,
             beliefs: Vec::new(),
             cuts: Vec::new(),
@@ -444,7 +450,7 @@ impl<'m> BeliefMdp<'m> {
         for state in [goal, goal + 1].into_iter().take(1 + usize::from(loses)) {
             // For ever in the sign of the others, so that a goal that is missed is worth what it should be.
             let endless = self.total && state > goal;
-            table.push([(state, 1.0)], if endless { self.sign_of_rewards() } else { 0.0 });
+            table.push([(state, 1.0)], if endless { self.sign_of_rewards } else { 0.0 });
             offsets.push(table.rewards.len() as u64);
         }
         let states = offsets.len() as u32 - 1;
@@ -457,18 +463,13 @@ impl<'m> BeliefMdp<'m> {
         let value: f64 = starts.iter().map(sum).sum();
         match self.total {
             false => value + starts.iter().map(|start| start.goal).sum::<f64>(),
-            true if starts.iter().any(|start| start.lost > 0.0) => f64::INFINITY * self.sign_of_rewards(),
+            true if starts.iter().any(|start| start.lost > 0.0) => f64::INFINITY * self.sign_of_rewards,
             true => value,
         }
     }
 
-    /// 1 for rewards that are at least 0, and −1 for others.
-    fn sign_of_rewards(&self) -> f64 {
-        if self.rewards.iter().any(|&reward| reward < 0.0) { -1.0 } else { 1.0 }
-    }
-
-    /// Backs up beliefs, the last first. Returns whether a value rose by more than `least`.
-    fn back_up(&mut self, beliefs: &[u32], least: f64) -> bool {
+    /// Backs up beliefs, the last first, where a value rises by more than `least`.
+    fn back_up(&mut self, beliefs: &[u32], least: f64) {
         let first = self.plans.alpha().len();
         for &number in beliefs.iter().rev() {
             if let Some((action, next)) = self.decision(number, least) {
@@ -481,7 +482,6 @@ impl<'m> BeliefMdp<'m> {
                 cut.attained = (sign * value, plan);
             }
         });
-        plans.alpha().len() > first
     }
 
     /// The action and the plans that follow it which are best in an expanded belief, if they raise its value by more than `least`.
@@ -490,7 +490,7 @@ impl<'m> BeliefMdp<'m> {
         let value = |row: &Act| {
             let ahead = row.next.iter().map(|&(_, prob, after)| prob * self.cuts[after as usize].attained.0);
             let goal = if self.total { 0.0 } else { row.goal };
-            let lost = if self.total && row.lost > 0.0 { f64::INFINITY * self.sign_of_rewards() } else { 0.0 };
+            let lost = if self.total && row.lost > 0.0 { f64::INFINITY * self.sign_of_rewards } else { 0.0 };
             sign * (row.reward + goal + lost + ahead.sum::<f64>())
         };
         let values = self.rows[number as usize].iter().map(value).enumerate();
@@ -517,7 +517,7 @@ impl<'m> BeliefMdp<'m> {
             vector[state] = known[state];
         }
         let size = vector.iter().map(|value| value.abs()).filter(|size| size.is_finite()).fold(0.0, f64::max);
-        let rounding = 4.0 * terms(self.model) * f64::EPSILON * size;
+        let rounding = self.rounding * size;
         vector.iter_mut().for_each(|value| *value -= rounding);
         let (value, plan) = (self.beliefs[number as usize].dot(&vector), self.plans.alpha().len() as u32);
         let cut = &mut self.cuts[number as usize];

@@ -114,6 +114,14 @@ pub fn earned(rewards: &[f64], actions: usize) -> f64 {
 }
 
 impl Gap {
+    /// The gap that was asked for, as a difference or as a fraction of the value; otherwise the default, which is [`NONE`](Self::NONE)
+    /// if the solution is to be `exact`.
+    #[must_use]
+    pub fn asked(absolute: Option<f64>, relative: Option<f64>, exact: bool) -> Self {
+        let default = if exact { Self::NONE } else { Self::default() };
+        absolute.map(Self::Absolute).or(relative.map(Self::Relative)).unwrap_or(default)
+    }
+
     /// No limit: [`exact`](SolveOptions::exact) solutions end when only rounding errors are left.
     pub const NONE: Self = Self::Absolute(0.0);
 

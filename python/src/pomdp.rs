@@ -229,8 +229,8 @@ struct Options {
     vectors: usize,
 }
 
-/// The gap that ends a run, if one is given.
-fn gap_of(gap: Option<f64>, relative_gap: Option<f64>) -> PyResult<Option<Gap>> {
+/// The gap that ends a run.
+fn gap_of(gap: Option<f64>, relative_gap: Option<f64>, exact: bool) -> PyResult<Gap> {
     for (name, gap) in [("gap", gap), ("relative_gap", relative_gap)] {
         if let Some(gap) = gap.filter(|gap| gap.is_nan() || *gap <= 0.0) {
             return Err(invalid(format!("{name} is {gap}, expected a number above 0")));
@@ -238,7 +238,7 @@ fn gap_of(gap: Option<f64>, relative_gap: Option<f64>) -> PyResult<Option<Gap>> 
     }
     match (gap, relative_gap) {
         (Some(_), Some(_)) => Err(invalid("expected gap or relative_gap, not both")),
-        (gap, relative) => Ok(gap.map(Gap::Absolute).or(relative.map(Gap::Relative))),
+        (gap, relative) => Ok(Gap::asked(gap, relative, exact)),
     }
 }
 
@@ -260,7 +260,7 @@ fn device_of(name: &str) -> PyResult<DeviceChoice> {
 
 impl Options {
     fn validated(self) -> PyResult<SolveOptions> {
-        let (gap, time) = (gap_of(self.gap, self.relative_gap)?, time_of(self.time)?);
+        let (gap, time) = (gap_of(self.gap, self.relative_gap, self.exact)?, time_of(self.time)?);
         if self.horizon == Some(0) || self.beliefs == 0 || self.trials == Some(0) || self.vectors == 0 {
             return Err(invalid("horizon, beliefs, trials and vectors are at least 1"));
         }
@@ -276,7 +276,7 @@ impl Options {
             trials: self.trials,
             seed: self.seed,
             limits: Limits {
-                gap: gap.unwrap_or(if self.exact { Gap::NONE } else { Gap::default() }),
+                gap,
                 target: self.target,
                 time,
                 memory: self.memory,
@@ -339,8 +339,13 @@ struct ToGoal {
 fn pomdp_reach(py: Python<'_>, model: &Pomdp, options: ToGoal) -> PyResult<(Buffer, Buffer, (f64, f64), String)> {
     let ToGoal { goal, rewards, minimize, relative_gap, gap, time, iterations, memory, device } = options;
     let device = device_of(&device)?;
-    let gap = gap_of(gap, relative_gap)?.unwrap_or_default();
-    let limits = Limits { gap, time: time_of(time)?, iterations, memory, ..Limits::default() };
+    let limits = Limits {
+        gap: gap_of(gap, relative_gap, false)?,
+        time: time_of(time)?,
+        iterations,
+        memory,
+        ..Limits::default()
+    };
     // Rewards or costs say nothing about the goal.
     let minimize = minimize.or((!rewards).then_some(false));
     let model = minimize.map_or_else(|| model.0.clone(), |minimize| model.0.with_objective(minimize));

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use clap::Subcommand;
+use warpkov_pomdp::solution::Status;
 
 use super::common::ranks;
 use super::error::{Error, Outcome};
@@ -52,6 +53,15 @@ impl PomdpCommand {
             Self::Solve(arguments) => Some(&arguments.ranks),
             _ => None,
         }
+    }
+}
+
+/// How a command ends whose search ended so.
+fn outcome(status: Status) -> Outcome {
+    match status {
+        Status::Gap | Status::Target => Outcome::Success,
+        Status::Interrupted => Outcome::Interrupted,
+        Status::Time | Status::Memory | Status::Iterations | Status::Stalled => Outcome::Negative,
     }
 }
 

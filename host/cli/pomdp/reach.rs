@@ -16,11 +16,11 @@ use warpkov_pomdp::model::Pomdp;
 use warpkov_pomdp::options::{Gap, Limits};
 use warpkov_pomdp::plot::draw_bounds;
 use warpkov_pomdp::report::{Reached, progress};
-use warpkov_pomdp::solution::{RankShare, Round, Status};
+use warpkov_pomdp::solution::{RankShare, Round};
 use warpkov_runtime::choose::DeviceChoice;
 
 use super::file::{Input, output_format};
-use super::{Error, Outcome};
+use super::{Error, Outcome, outcome};
 use crate::common::choice::choice;
 use crate::common::file::FileOrStd;
 use crate::common::interrupts::handle_interrupts;
@@ -109,7 +109,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let plots = Plots::new(arguments.plot)?;
     plots.check(1)?;
     let limits = Limits {
-        gap: arguments.gap.map(Gap::Absolute).or(arguments.relative_gap.map(Gap::Relative)).unwrap_or_default(),
+        gap: Gap::asked(arguments.gap, arguments.relative_gap, false),
         target: arguments.target,
         // A time beyond the range of `Duration` is no limit.
         time: arguments.time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
@@ -137,11 +137,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let found = criterion::solve(&model, &criterion, arguments.device, &limits, &mut observe)?;
-    let outcome = match found.status {
-        Status::Gap | Status::Target => Outcome::Success,
-        Status::Interrupted => Outcome::Interrupted,
-        Status::Time | Status::Memory | Status::Iterations | Status::Stalled => Outcome::Negative,
-    };
+    let outcome = outcome(found.status);
     let report = Reached { model: &model, criterion: &criterion, found: &found };
     // A full disk or a closed pipe must not lose the other results.
     let written = output.write(&report);

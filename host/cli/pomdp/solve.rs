@@ -13,14 +13,14 @@ use warpkov_pomdp::model::Pomdp;
 use warpkov_pomdp::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions};
 use warpkov_pomdp::plot::draw_bounds;
 use warpkov_pomdp::report::{Solved, progress};
-use warpkov_pomdp::solution::{Round, Solution, Status};
+use warpkov_pomdp::solution::{Round, Solution};
 use warpkov_pomdp::solve::patience::Patience;
 use warpkov_pomdp::solve::{self, Session, solve_session};
 use warpkov_runtime::choose::{DeviceChoice, Devices};
 use warpkov_runtime::comm::{self, Communicator};
 
 use super::file::{Input, output_format};
-use super::{Error, Outcome};
+use super::{Error, Outcome, outcome};
 use crate::common::checkpoint;
 use crate::common::choice::choice;
 use crate::common::file::FileOrStd;
@@ -158,9 +158,8 @@ impl TryFrom<Arguments> for Options {
         if let Some(option) = arguments.checkpoints.asked().filter(|_| !searches) {
             return Err(Error::Usage(format!("{option} is for a search: --horizon and --exact have no checkpoints")));
         }
-        let gap = arguments.gap.map(Gap::Absolute).or(arguments.relative_gap.map(Gap::Relative));
         let limits = Limits {
-            gap: gap.unwrap_or(if arguments.exact { Gap::NONE } else { Gap::default() }),
+            gap: Gap::asked(arguments.gap, arguments.relative_gap, arguments.exact),
             target: arguments.target,
             // A time beyond the range of `Duration` is no limit.
             time: arguments.time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
@@ -240,11 +239,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         }
         solution => solution?,
     };
-    let outcome = match solution.status {
-        Status::Gap | Status::Target => Outcome::Success,
-        Status::Interrupted => Outcome::Interrupted,
-        Status::Time | Status::Memory | Status::Iterations | Status::Stalled => Outcome::Negative,
-    };
+    let outcome = outcome(solution.status);
     if !ranks.is_first() {
         return Ok(outcome);
     }

@@ -29,7 +29,7 @@ use super::interval::{Interval, terms};
 use crate::alpha::AlphaVectors;
 use crate::backends::cpu::Vectors;
 use crate::belief::Belief;
-use crate::compact::{Compact, Controllers, Effort};
+use crate::compact::{Compact, Controllers, Effort, reachable};
 use crate::game::Game;
 use crate::model::Pomdp;
 use crate::projection::Projection;
@@ -158,7 +158,7 @@ pub fn search(model: &Pomdp, most: usize, mut clock: Clock) -> Optimum {
     let slack = 4.0 * exact.margin / rest;
     exact.limit_memory(clock.memory());
     let mut policy = exact.blind(&mut clock);
-    exact.loosen(max_norm(&exact.rewards));
+    exact.loosen(max_norm(&exact.controllers.rewards));
     let (mut witnesses, mut error, mut last, mut stalled) = (Vec::new(), f64::INFINITY, f64::INFINITY, 0);
     loop {
         let backed_up = exact.watched(&mut clock, |exact, stop| exact.back_up_all(&policy, &witnesses, stop));
@@ -174,7 +174,7 @@ pub fn search(model: &Pomdp, most: usize, mut clock: Clock) -> Optimum {
         stalled = if found < error { 0 } else { stalled + 1 };
         // The bound of an earlier round holds for its own V, which is lower but for what was left out since.
         error = error.min(found);
-        witnesses = round.backed_up.iter().map(|plan| plan.witness.clone()).collect();
+        witnesses = self::witnesses(&round.backed_up);
         let over = clock.over(exact.standing(&policy, slack, error));
         let is_rounding = round.risen + round.lost <= exact.floor;
         if is_rounding {
@@ -183,13 +183,14 @@ pub fn search(model: &Pomdp, most: usize, mut clock: Clock) -> Optimum {
             clock.status.get_or_insert(Status::Stalled);
         }
         let ended = over || clock.status.is_some();
-        let (closed, left_out) = (exact.closed(&policy, &round, &mut clock), round.left_out);
+        // A round that raised the error is followed by one that cannot.
+        let closed = (ended || found < last).then(|| exact.closed(&policy, &round, &mut clock)).flatten();
+        let left_out = round.left_out;
         let may_lose = |lost: f64| match clock.status {
             // The limit of the gap stays met.
             Some(Status::Gap) if !is_rounding => error + lost + slack <= clock.gap_limit(),
             Some(_) => lost <= error,
-            // A round that raised the error is followed by one that cannot.
-            None => found < last,
+            None => true,
         };
         let beliefs = if ended { &[][..] } else { &witnesses[..] };
         let closed = closed.filter(|(closed, lost)| may_lose(lost + left_out) && exact.keeps(&policy, closed, beliefs));
@@ -249,8 +250,7 @@ pub fn search_horizon(model: &Pomdp, horizon: u32, most: usize, mut clock: Clock
             Err(status) => {
                 error = f64::INFINITY;
                 clock.status.get_or_insert(status);
-                let beliefs: Vec<Vec<f64>> = below.iter().map(|plan| plan.witness.clone()).collect();
-                exact.at_beliefs(&vectors(model, &below), &beliefs)
+                exact.at_beliefs(&vectors(model, &below), &witnesses(&below))
             }
         };
         stages.push(Stage {
@@ -299,8 +299,6 @@ impl Stop {
 struct Exact<'m> {
     model: &'m Pomdp,
     controllers: Controllers<'m>,
-    /// r(s, a) at s·A + a.
-    rewards: Vec<f64>,
     /// A fourth of the rounding error of a backup.
     margin: f64,
     /// A vector that exceeds others by no more is pruned.
@@ -319,15 +317,14 @@ struct Exact<'m> {
 impl<'m> Exact<'m> {
     /// Values are at most `steps` times the largest reward.
     fn new(model: &'m Pomdp, most: usize, steps: f64) -> Self {
-        let rewards = model.expected_rewards();
-        let margin = (terms(model) * UNIT * max_norm(&rewards) * steps).max(f64::MIN_POSITIVE);
+        let controllers = Controllers::new(model);
+        let margin = (terms(model) * UNIT * max_norm(&controllers.rewards) * steps).max(f64::MIN_POSITIVE);
         // The golden ratio spreads the weights evenly.
         let weights = (1..=model.states()).map(|s| 1.0 + (f64::from(s) * 0.618_033_988_749_894_9).fract());
         let sum: f64 = weights.clone().sum();
         Self {
             model,
-            controllers: Controllers::new(model),
-            rewards,
+            controllers,
             margin,
             loose: margin,
             floor: f64::from(2 * model.observation_count() + 4) * margin,
@@ -355,7 +352,8 @@ impl<'m> Exact<'m> {
 
     /// One node per action, which repeats it for ever.
     fn blind(&mut self, clock: &mut Clock) -> Compact {
-        let vectors = blind(self.model, &self.rewards, &self.controllers.assembler, 0.0, &mut || clock.late());
+        let vectors =
+            blind(self.model, &self.controllers.rewards, &self.controllers.assembler, 0.0, &mut || clock.late());
         let actions = vectors.actions().to_vec();
         let width = self.model.observation_count() as usize;
         let next = actions.iter().flat_map(|&node| vec![node; width]).collect();
@@ -464,16 +462,17 @@ impl<'m> Exact<'m> {
     /// The vectors of the best continuations of one action.
     fn of_action(&self, selected: &[Plan], action: u32, stop: &Stop) -> Result<Pruned, Status> {
         let (states, count) = (self.model.states(), self.model.observation_count());
+        let beliefs = witnesses(selected);
         let mut lost = 0.0;
         let mut parts: Vec<Vec<Plan>> = Vec::new();
         for observation in 0..count {
             let plans = selected.iter().map(|plan| self.part(plan, action, observation)).collect();
-            let (part, loss) = self.pruned(plans, &witnesses(selected), stop)?;
+            let (part, loss) = self.pruned(plans, &beliefs, stop)?;
             lost += loss;
             parts.push(part);
         }
         parts.sort_by_key(Vec::len);
-        let reward = |state: u32| self.rewards[(state * self.model.actions() + action) as usize];
+        let reward = |state: u32| self.controllers.rewards[(state * self.model.actions() + action) as usize];
         let mut sums = vec![Plan {
             action,
             values: (0..states).map(reward).collect(),
@@ -674,7 +673,8 @@ impl<'m> Exact<'m> {
         let backup = |projection: &mut Projection, witness: &Vec<f64>| {
             let belief = sparse(witness);
             let decision = |action: u32| {
-                let (mut value, mut likeliest) = (self.model.reward(&self.rewards, &belief, action), (0.0, 0));
+                let (mut value, mut likeliest) =
+                    (self.model.reward(&self.controllers.rewards, &belief, action), (0.0, 0));
                 let mut next = vec![None; self.model.observation_count() as usize];
                 projection.each(self.model, &belief, action, |observation, prob, after| {
                     if let Some((vector, future)) = scored.best(&after) {
@@ -734,25 +734,7 @@ impl<'m> Exact<'m> {
 
     /// The nodes that `roots` lead to, the roots first.
     fn reachable(&self, policy: &Compact, roots: &[u32]) -> Compact {
-        let width = self.model.observation_count() as usize;
-        let mut numbers = vec![u32::MAX; policy.vectors.len()];
-        let mut order: Vec<u32> = roots.to_vec();
-        (0..).zip(roots).for_each(|(number, &root)| numbers[root as usize] = number);
-        let (mut vectors, mut support) = (AlphaVectors::new(policy.vectors.states()), Support::default());
-        while let Some(&node) = order.get(vectors.len()) {
-            let node = node as usize;
-            vectors.push(policy.vectors.actions()[node], policy.vectors.vector(node));
-            support.actions.push(policy.vectors.actions()[node]);
-            for &next in &policy.support.next[node * width..][..width] {
-                let number = &mut numbers[next as usize];
-                if *number == u32::MAX {
-                    *number = order.len() as u32;
-                    order.push(next);
-                }
-                support.next.push(*number);
-            }
-        }
-        Compact { vectors, support }
+        reachable(&policy.vectors, &policy.support.next, self.model.observation_count() as usize, roots)
     }
 }
 
