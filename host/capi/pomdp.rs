@@ -16,7 +16,7 @@ use warpkov_pomdp::io::{self, Format, Policy};
 use warpkov_pomdp::model::{Names, Pomdp, PomdpParts};
 use warpkov_pomdp::options::{Gap, Limits, SolveOptions};
 use warpkov_pomdp::projection::Projection;
-use warpkov_pomdp::report::{Solved, ended};
+use warpkov_pomdp::report::Solved;
 use warpkov_pomdp::solution::{Round, Solution, Status};
 use warpkov_pomdp::solve::solve_with;
 
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn wk_pomdp_solve(
         let mut report = Vec::new();
         Solved { model, name: "", solution: &solution }.write_json(&mut report)?;
         let end = solution.end();
-        let text = || format!("{}: the value is between {} and {}", ended(solution.status), end.lower, end.upper);
+        let text = || format!("{}: the value is between {} and {}", solution.status, end.lower, end.upper);
         let ending = match solution.status {
             Status::Gap | Status::Target => Ending::Complete,
             Status::Interrupted => Ending::Early(wk_status::WK_INTERRUPTED, text()),

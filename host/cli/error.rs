@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 
 use warpkov_common::parameters;
 use warpkov_common::terminal::{cut, escaped};
+use warpkov_pomdp::solution::Status;
 use warpkov_runtime::choose::DeviceChoice;
 use {warpkov_hmm as hmm, warpkov_mdp as mdp, warpkov_pomdp as pomdp, warpkov_runtime as runtime};
 
@@ -89,6 +90,9 @@ pub enum Error {
     /// The model has no solution by the criterion.
     #[error(transparent)]
     Criterion(mdp::criterion::Error<mdp::SolveError>),
+    /// A constrained model has no solution.
+    #[error(transparent)]
+    Constrained(Box<pomdp::constrained::Error>),
     /// A plot cannot be drawn.
     #[error(transparent)]
     Plot(#[from] warpkov_common::plot::PlotError),
@@ -123,6 +127,15 @@ impl From<pomdp::criterion::Error> for Error {
         match error {
             pomdp::criterion::Error::Process(error) => error.into(),
             error => Self::Usage(error.to_string()),
+        }
+    }
+}
+
+impl From<pomdp::constrained::Error> for Error {
+    fn from(error: pomdp::constrained::Error) -> Self {
+        match error {
+            pomdp::constrained::Error::Solve(error) => error.into(),
+            error => Self::Constrained(Box::new(error)),
         }
     }
 }
@@ -198,6 +211,12 @@ impl Error {
             (Self::Generate(mdp::generate::Error::Parameter(parameters::Error::Memory { .. })) | Self::Paths(_), _) => {
                 3
             }
+            (Self::Constrained(error), _) => match **error {
+                pomdp::constrained::Error::NotFound { status: Status::Interrupted, .. } => 130,
+                // An answer, if not the one hoped for.
+                pomdp::constrained::Error::NotFound { .. } | pomdp::constrained::Error::Infeasible { .. } => 1,
+                _ => 2,
+            },
             // The input is valid; the computation failed.
             (Self::Recursions(hmm::place::Error::Violated(_)), _) => 1,
             (error, _) if lacks_memory(error) => 3,

@@ -125,6 +125,9 @@ fn objective(options: &Options) -> String {
     if !options.ties.is_empty() {
         text += &format!(", tied emissions {:?}", options.ties);
     }
+    if !options.tied_transitions.is_empty() {
+        text += &format!(", tied transitions {:?}", options.tied_transitions);
+    }
     if options.constraint != Constraint::None {
         text += &format!(", {} covariances", options.constraint);
     }

@@ -17,6 +17,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::special::log_sum;
+use super::ties::Moves;
 use warpkov_common::names::name;
 use warpkov_common::parameters::SUM_TOLERANCE;
 
@@ -390,6 +391,11 @@ impl Segments {
     #[must_use]
     pub fn of_state(&self) -> Vec<u32> {
         (0..).zip(&self.durations).flat_map(|(i, duration)| std::iter::repeat_n(i, steps(duration))).collect()
+    }
+
+    /// A and end probabilities.
+    pub(super) fn chain(&mut self) -> Moves<'_> {
+        Moves { transitions: &mut self.transitions, end: self.end.as_deref_mut() }
     }
 
     /// Number of free parameters of the chain.

@@ -59,6 +59,7 @@ pub mod sequences;
 pub mod solution;
 mod special;
 pub mod stochastic;
+mod ties;
 pub mod train;
 pub mod variational;
 pub mod windows;

@@ -6,7 +6,7 @@
 //! Dirichlet prior, are added to the counts, and a [sticky](super::options::Options::sticky) one to those of Aᵢᵢ. Zeros
 //! stay zeros, with pseudocounts too. A row without counts keeps its parameters. A [prior](super::options::NormalPrior) of means and covariances adds to the moments. Parameters may be
 //! [frozen](super::options::Frozen), covariances [constrained](Constraint), and emissions
-//! [tied](super::options::Options::ties). Missing components of vectors have
+//! and transitions [tied](super::options::Options::ties). Missing components of vectors have
 //! contributed their expectations to the moments, so that the step maximises the likelihood of the observed ones.
 //!
 //! Variances have a floor, because the likelihood is unbounded as a state collapses onto one observation. The floor
@@ -27,6 +27,7 @@ use super::durations::Segments;
 use super::model::{Covariances, Emissions, Hmm, HmmParts};
 use super::options::{Constraint, Options, Pseudocounts};
 use super::sequences::{Observations, Sequences};
+use super::ties::Moves;
 
 /// The scale of the observed vectors in each dimension. Observations count by the [weights](Sequences::weights) of their sequences; those
 /// of weight 0 do not count.
@@ -148,29 +149,50 @@ const FEWEST: f64 = 1e-5;
 /// dimension, D numbers.
 pub(crate) fn maximise(model: &mut Hmm, expected: &Expected, options: &Options, floors: &[f64]) {
     model.update_segments(|parts, segments| {
-        maximise_parts(parts, expected, options, floors);
-        if let Some(segments) = segments {
-            maximise_segments(segments, expected, options);
-            parts.take_chain(segments);
+        let Expected { start, transitions, end, .. } = expected;
+        let counts = [&start[..], transitions, end];
+        match segments {
+            Some(segments) => {
+                maximise_segments(segments, counts, options);
+                parts.take_chain(segments);
+            }
+            None => {
+                let chain = Moves { transitions: &mut parts.transitions, end: parts.end.as_deref_mut() };
+                maximise_chain(&mut parts.start, chain, counts, options);
+            }
         }
+        maximise_emissions(parts, expected, options, floors);
     });
 }
 
-/// The M step of the chain of a semi-Markov model. Counts of the expansion are summed over the steps of visits.
-fn maximise_segments(segments: &mut Segments, expected: &Expected, options: &Options) {
-    let Pseudocounts { start, transitions, .. } = &options.pseudocounts;
-    let (k, frozen) = (segments.start.len(), options.frozen);
-    let visited = segments.visited([&expected.start, &expected.transitions, &expected.end]);
+/// The M step of π, A and end probabilities. Counts are those of starts, transitions and ends.
+fn maximise_chain(start: &mut [f64], mut chain: Moves, [starts, moves, ends]: [&[f64]; 3], options: &Options) {
+    let Pseudocounts { start: of_starts, transitions: of_moves, .. } = &options.pseudocounts;
+    let (n, frozen) = (start.len(), options.frozen);
     if !frozen.start {
-        normalise(&mut segments.start, &visited.start, |i| start.at(i), None);
+        normalise(start, starts, |i| of_starts.at(i), None);
     }
     if frozen.transitions {
         return;
     }
-    let rows = segments.transitions.chunks_exact_mut(k).zip(visited.led.chunks_exact(k));
-    for (i, (row, counts)) in rows.enumerate() {
-        let end = segments.end.as_mut().map(|end| (&mut end[i], visited.ended[i], transitions.of_ends()));
-        normalise(row, counts, |j| options.of_transition(i * k + j, k), end);
+    let prior = |at: usize| options.of_transition(at, n);
+    let tied = chain.maximise(&options.tied_transitions, |at| moves[at] + prior(at), |i| ends[i] + of_moves.of_ends());
+    let Moves { transitions, mut end } = chain;
+    let rows = transitions.chunks_exact_mut(n).zip(moves.chunks_exact(n)).enumerate();
+    for (i, (row, counts)) in rows.filter(|(i, _)| !tied.get(*i).is_some_and(|tied| *tied)) {
+        let end = end.as_deref_mut().map(|end| (&mut end[i], ends[i], of_moves.of_ends()));
+        normalise(row, counts, |j| prior(i * n + j), end);
+    }
+}
+
+/// The M step of the chain of a semi-Markov model. Counts of the expansion are summed over the steps of visits.
+fn maximise_segments(segments: &mut Segments, counts: [&[f64]; 3], options: &Options) {
+    let visited = segments.visited(counts);
+    let counts = [&visited.start[..], &visited.led, &visited.ended];
+    let Segments { start, transitions, end, .. } = segments;
+    maximise_chain(start, Moves { transitions, end: end.as_deref_mut() }, counts, options);
+    if options.frozen.transitions {
+        return;
     }
     for (duration, counts) in segments.durations.iter_mut().zip(&visited.steps) {
         if let Some(duration) = duration {
@@ -179,7 +201,7 @@ fn maximise_segments(segments: &mut Segments, expected: &Expected, options: &Opt
     }
 }
 
-fn maximise_parts(model: &mut HmmParts, expected: &Expected, options: &Options, floors: &[f64]) {
+fn maximise_emissions(model: &mut HmmParts, expected: &Expected, options: &Options, floors: &[f64]) {
     let shared = (!options.ties.is_empty()).then(|| {
         // Equal statistics lead to equal emissions. The mean, not the sum, so that all states together weigh as before.
         let mut shared = expected.clone();
@@ -187,18 +209,7 @@ fn maximise_parts(model: &mut HmmParts, expected: &Expected, options: &Options, 
         shared
     });
     let expected = shared.as_ref().unwrap_or(expected);
-    let Pseudocounts { start, transitions, emissions } = &options.pseudocounts;
-    let (n, frozen) = (model.start.len(), options.frozen);
-    if !frozen.start {
-        normalise(&mut model.start, &expected.start, |i| start.at(i), None);
-    }
-    if !frozen.transitions {
-        let rows = model.transitions.chunks_exact_mut(n).zip(expected.transitions.chunks_exact(n));
-        for (state, (row, counts)) in rows.enumerate() {
-            let end = model.end.as_mut().map(|end| (&mut end[state], expected.end[state], transitions.of_ends()));
-            normalise(row, counts, |j| options.of_transition(state * n + j, n), end);
-        }
-    }
+    let (n, frozen, emissions) = (model.start.len(), options.frozen, &options.pseudocounts.emissions);
     match (&mut model.emissions, &expected.emissions) {
         (Emissions::Categorical { symbols, probs }, Statistics::Categorical(counts)) if !frozen.emissions => {
             let v = *symbols as usize;

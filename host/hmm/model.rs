@@ -20,6 +20,7 @@ pub(super) use super::covariances::is_semidefinite;
 use super::covariances::symmetrise;
 pub use super::covariances::{Covariances, cholesky};
 use super::durations::{self, Duration, InvalidDuration, Segments, free};
+use super::ties::Moves;
 pub use warpkov_common::names::name;
 
 /// Deviation of a row's sum from 1 that rounding explains. Rows within it are not rescaled.
@@ -274,6 +275,29 @@ impl Hmm {
         let Self { mut parts, segments } = self;
         parts.emissions = change(parts.emissions);
         Ok(Self { segments, ..parts.validated()? })
+    }
+
+    /// The model with equal probabilities in each class of transitions, their means; see
+    /// [`tied_transitions`](super::options::Options::tied_transitions).
+    ///
+    /// # Errors
+    /// If rows have only some classes in common, or if some of them have nothing beside tied transitions.
+    pub fn with_tied_transitions(mut self, classes: &[u32]) -> Result<Self, String> {
+        self.chain().share(classes)?;
+        self.update_segments(|parts, segments| {
+            if let Some(segments) = segments {
+                parts.take_chain(segments);
+            }
+        });
+        Ok(self)
+    }
+
+    /// A and end probabilities; those of visits if states have durations.
+    pub(crate) fn chain(&mut self) -> Moves<'_> {
+        match &mut self.segments {
+            Some(segments) => segments.chain(),
+            None => Moves { transitions: &mut self.parts.transitions, end: self.parts.end.as_deref_mut() },
+        }
     }
 
     /// The chain of the semi-Markov model of which this is the [expansion](super::durations).

@@ -264,6 +264,10 @@ pub struct Options {
     /// The class of each state, N numbers, or none: the states of a class share their emissions. Those of the given models, and priors,
     /// are equal in each class.
     pub ties: Vec<u32>,
+    /// The class of each transition, N × N numbers, or none: those of a class share their probability; 0 is the class of those on their own.
+    /// Rows with a common class have the same classes, each as often. Transitions of a class are equal in the given models. Of states with
+    /// [durations](super::durations), transitions are those between visits.
+    pub tied_transitions: Vec<u32>,
     /// Variance floor as a fraction of the variance of all observations, above 0; see
     /// [`Spread::floors`](super::maximise::Spread::floors).
     pub floor: f64,
@@ -284,6 +288,7 @@ impl Default for Options {
             frozen: Frozen::default(),
             constraint: Constraint::None,
             ties: Vec::new(),
+            tied_transitions: Vec::new(),
             floor: FLOOR,
             slack: 1e-9,
         }
@@ -312,7 +317,10 @@ impl Options {
     pub(super) fn plain(&self) -> Option<[f64; 3]> {
         match self.pseudocounts.all() {
             [&Pseudocount::Equal(start), &Pseudocount::Equal(transitions), &Pseudocount::Equal(emissions)]
-                if self.frozen == Frozen::default() && self.ties.is_empty() && self.sticky == 0.0 =>
+                if self.frozen == Frozen::default()
+                    && self.ties.is_empty()
+                    && self.tied_transitions.is_empty()
+                    && self.sticky == 0.0 =>
             {
                 Some([start, transitions, emissions])
             }
@@ -340,6 +348,9 @@ impl Options {
             if matches!(transitions, Pseudocount::Each(_)) || matches!(start, Pseudocount::Each(_)) {
                 return Err("a model with durations has one pseudocount for all transitions".to_owned());
             }
+        }
+        if !self.tied_transitions.is_empty() {
+            model.clone().chain().check(&self.tied_transitions)?;
         }
         self.check_ties(model)
     }
@@ -372,14 +383,18 @@ impl Options {
     }
 
     /// Number of free parameters of a trained model: the positive entries of each distribution less one, all means, and the entries of the
-    /// covariances that determine the others under the [constraint](Constraint); those of tied emissions only once.
+    /// covariances that determine the others under the [constraint](Constraint); those of tied emissions and transitions only once.
     #[must_use]
     pub fn parameters(&self, model: &Hmm) -> usize {
+        let determined = match self.tied_transitions.is_empty() {
+            true => 0,
+            false => model.clone().chain().determined(&self.tied_transitions),
+        };
         let visits = model.visits();
         // The steps of a duration are those of one state.
         let ties = if model.segments().is_some() { &[][..] } else { &self.ties };
         let again = (0..ties.len()).filter(|&state| ties[..state].contains(&ties[state]));
-        match visits.emissions() {
+        let parameters = match visits.emissions() {
             Emissions::Categorical { symbols, probs } => {
                 let row = |state: usize| &probs[state * *symbols as usize..][..*symbols as usize];
                 let free = |state: usize| row(state).iter().filter(|p| **p > 0.0).count().saturating_sub(1);
@@ -402,6 +417,7 @@ impl Options {
                 let n = visits.start().len();
                 model.parameters() - again.count() * (channels.free(n) / n)
             }
-        }
+        };
+        parameters - determined
     }
 }

@@ -9,6 +9,7 @@ pub mod backends;
 pub mod belief;
 pub mod checkpoint;
 pub mod compact;
+pub mod constrained;
 pub mod controller;
 pub mod criterion;
 pub mod game;

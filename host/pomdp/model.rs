@@ -362,6 +362,18 @@ impl Pomdp {
         Self { process: self.process.clone().with_objective(objective), ..self.clone() }
     }
 
+    /// The same model with rewards r(s, a) at s·A + a.
+    ///
+    /// # Errors
+    /// If a reward is no number, or their number is wrong.
+    pub fn with_rewards(&self, rewards: Vec<f64>, objective: Objective) -> Result<Self, Invalid> {
+        let process = self.process.clone().into_parts();
+        let process = MdpParts { rewards: Csr::default(), action_rewards: rewards.into(), objective, ..process };
+        let changed = Self { process: process.validated()?, ..self.clone() };
+        changed.check_rewards()?;
+        Ok(changed)
+    }
+
     /// The same model as a maximisation problem: costs become negated rewards.
     #[must_use]
     pub fn to_maximize(&self) -> Self {
@@ -408,21 +420,27 @@ impl PomdpParts {
 }
 
 impl Pomdp {
-    /// Validates everything except the process. Sorts the rows of O, and rescales these rows and b₀ to sum to 1.
-    fn checked(mut self) -> Result<Self, Invalid> {
-        if !matches!(self.process.choices(), Choices::Uniform(_)) || !self.process.ends().is_empty() {
-            return Err(Invalid::Choices);
-        }
-        let (states, actions, count) = (self.states() as usize, self.actions() as usize, self.observation_count);
+    /// Checks that values are finite.
+    fn check_rewards(&self) -> Result<(), Invalid> {
         // NaN arises where infinities of both signs meet.
         let largest = self
             .expected_rewards()
             .iter()
             .fold(0.0, |most: f64, r| if r.is_nan() { f64::INFINITY } else { most.max(r.abs()) });
         let rest = 1.0 - self.gamma();
-        if largest / (if rest > 0.0 { rest } else { 1.0 }) >= LARGEST {
-            return Err(Invalid::Rewards { largest });
+        match largest / (if rest > 0.0 { rest } else { 1.0 }) >= LARGEST {
+            true => Err(Invalid::Rewards { largest }),
+            false => Ok(()),
         }
+    }
+
+    /// Validates everything except the process. Sorts the rows of O, and rescales these rows and b₀ to sum to 1.
+    fn checked(mut self) -> Result<Self, Invalid> {
+        if !matches!(self.process.choices(), Choices::Uniform(_)) || !self.process.ends().is_empty() {
+            return Err(Invalid::Choices);
+        }
+        let (states, actions, count) = (self.states() as usize, self.actions() as usize, self.observation_count);
+        self.check_rewards()?;
         if count == 0 {
             return Err(Invalid::NoObservations);
         }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::belief::Belief;
+use super::constrained::{Constrained, Constraint, Part};
 use super::controller::{Controller, Values};
 use super::criterion::Undiscounted;
 use super::io::{Format, Policy, write_policy_to};
@@ -128,7 +129,7 @@ impl Report for Solved<'_> {
             None => write!(out, "Method: {} expansion, {} backups", solution.expansion, solution.scheme)?,
         }
         writeln!(out, ", on {}", solution.device)?;
-        writeln!(out, "Stopped: {}, after {:.3} s", ended(solution.status), end.seconds)?;
+        writeln!(out, "Stopped: {}, after {:.3} s", solution.status, end.seconds)?;
         writeln!(out, "Work: {} expansions, {} backups", end.iterations, end.backups)?;
         if let Some(ranks) = ranks::summary(&solution.ranks) {
             writeln!(out, "Ranks: {ranks}")?;
@@ -258,7 +259,7 @@ impl Report for Reached<'_> {
         writeln!(out, "Model: {states} states, {actions} actions, {observations} observations")?;
         writeln!(out, "Method: MDPs of beliefs, on {}", found.device)?;
         if let Some(end) = found.rounds.last() {
-            writeln!(out, "Stopped: {}, after {:.3} s", ended(found.status), end.seconds)?;
+            writeln!(out, "Stopped: {}, after {:.3} s", found.status, end.seconds)?;
             writeln!(
                 out,
                 "Size: {} beliefs, {} of them expanded, in {} rounds",
@@ -267,6 +268,119 @@ impl Report for Reached<'_> {
         }
         let starts: Vec<String> = found.policy.starts.iter().map(u32::to_string).collect();
         writeln!(out, "Controller: {} nodes, begins in {}", found.policy.actions.len(), starts.join(", "))?;
+        writeln!(out, "{}", self.bounds())
+    }
+
+    fn guarantee(&self) -> Option<String> {
+        Some(self.bounds())
+    }
+}
+
+/// Bounds on the best value under a constraint.
+#[derive(Clone, Copy)]
+pub struct Limited<'a> {
+    /// The model.
+    pub model: &'a Pomdp,
+    /// The constraint.
+    pub constraint: Constraint,
+    /// The result.
+    pub found: &'a Constrained,
+}
+
+impl Limited<'_> {
+    fn bounds(&self) -> String {
+        let Constrained { lower, upper, gap_limit, .. } = *self.found;
+        let gap = upper - lower;
+        let [lower, upper] = [lower, upper].map(|bound| decimal(bound, gap));
+        let mut line = format!("Value at the start, cost {}: {lower} to {upper}, gap {gap:.1e}", self.constraint);
+        if gap > gap_limit {
+            line += &format!("; the limit is {gap_limit:.1e}");
+        }
+        line
+    }
+}
+
+impl Results for Limited<'_> {
+    type Format = Format;
+
+    fn write_as(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        self.found.controller().0.write(out, format, self.model)
+    }
+}
+
+impl Report for Limited<'_> {
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { model, constraint, found } = *self;
+        let end = found.rounds.last();
+        let (_, begins) = found.controller();
+        let part = |(part, start): (&Part, Vec<u32>)| {
+            json!({
+                "probability": part.probability,
+                "price": part.multiplier,
+                "value": part.value,
+                "cost": part.cost,
+                "nodes": part.policy.actions.len(),
+                "start": start,
+            })
+        };
+        let parts: Vec<_> = found.parts.iter().zip(begins).map(part).collect();
+        let (bound, limit) = match constraint {
+            Constraint::AtMost(limit) => ("at-most", limit),
+            Constraint::AtLeast(limit) => ("at-least", limit),
+        };
+        let record = json!({
+            "constraint": bound,
+            "limit": limit,
+            "stopped_by": found.status,
+            "lower": found.lower,
+            "upper": found.upper,
+            "gap": found.upper - found.lower,
+            "gap_limit": found.gap_limit,
+            "price": found.multiplier,
+            "cost": found.cost,
+            "controllers": parts,
+            "solves": found.solves,
+            "seconds": end.map(|end| end.seconds),
+            "iterations": end.map(|end| end.iterations),
+            "backups": end.map(|end| end.backups),
+            "device": found.device,
+            "notes": found.notes,
+            "objective": model.process().objective(),
+            "states": model.states(),
+            "actions": model.actions(),
+            "observations": model.observation_count(),
+            "gamma": model.gamma(),
+            "rounds": found.rounds,
+        });
+        write_object(out, &record)
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { model, found, .. } = *self;
+        for note in &found.notes {
+            writeln!(out, "Note: {note}")?;
+        }
+        let (states, actions, observations) = (model.states(), model.actions(), model.observation_count());
+        writeln!(out, "Model: {states} states, {actions} actions, {observations} observations, γ {}", model.gamma())?;
+        writeln!(out, "Method: {} solves with prices of the cost, on {}", found.solves, found.device)?;
+        if let Some(end) = found.rounds.last() {
+            writeln!(out, "Stopped: {}, after {:.3} s", found.status, end.seconds)?;
+        }
+        let (_, begins) = found.controller();
+        for (part, start) in found.parts.iter().zip(begins) {
+            let start: Vec<String> = start.iter().map(u32::to_string).collect();
+            let [value, cost] =
+                [part.value, part.cost].map(|[lower, upper]| decimal((lower + upper) / 2.0, upper - lower));
+            writeln!(
+                out,
+                "Controller: with probability {:.6}, {} nodes, begins in {}, value {value}, cost {cost}",
+                part.probability,
+                part.policy.actions.len(),
+                start.join(", ")
+            )?;
+        }
+        let [lower, upper] = found.cost;
+        writeln!(out, "Cost: {}, price {:.6}", decimal((lower + upper) / 2.0, upper - lower), found.multiplier)?;
         writeln!(out, "{}", self.bounds())
     }
 
@@ -284,20 +398,6 @@ pub fn progress(round: &Round) -> String {
     let short = |x: f64| if x != 0.0 && x.abs() < 1e-2 { format!("{x:.4e}") } else { format!("{x:.5}") };
     let [lower, upper] = [lower, upper].map(short);
     format!("{seconds:8.1} s  |B| {beliefs:7}  |Γ| {vectors:6}  lower {lower:>12}  upper {upper:>12}  gap {gap:.2e}")
-}
-
-/// The reason why a solve ended, in words.
-#[must_use]
-pub fn ended(status: Status) -> &'static str {
-    match status {
-        Status::Gap => "the gap reached its limit",
-        Status::Target => "the value reached its target",
-        Status::Time => "the time limit was reached",
-        Status::Memory => "the memory limit was reached",
-        Status::Iterations => "the limit of expansions was reached",
-        Status::Stalled => "no further progress",
-        Status::Interrupted => "interrupted",
-    }
 }
 
 /// The mean return of many episodes.

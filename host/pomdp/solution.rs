@@ -1,5 +1,7 @@
 //! Results of a solve.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::alpha::AlphaVectors;
@@ -46,6 +48,21 @@ pub enum Status {
     Stalled,
     /// The observer stopped the run.
     Interrupted,
+}
+
+impl fmt::Display for Status {
+    /// The reason in words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gap => "the gap reached its limit",
+            Self::Target => "the value reached its target",
+            Self::Time => "the time limit was reached",
+            Self::Memory => "the memory limit was reached",
+            Self::Iterations => "the limit of expansions was reached",
+            Self::Stalled => "no further progress",
+            Self::Interrupted => "interrupted",
+        })
+    }
 }
 
 /// Progress of a run. Bounds have the model's own sign: `lower` ≤ V\*(b₀) ≤ `upper`.

@@ -299,6 +299,8 @@ struct Training {
     weights: Option<Input<f64>>,
     /// The class of each state, whose emissions are tied.
     ties: Option<Input<u32>>,
+    /// The class of each transition, N × N, 0 for one on its own.
+    tied_transitions: Option<Input<u32>>,
     /// The seed with which the parameters of channels are redrawn before.
     redraw: Option<u64>,
     /// Takes ln P(O) and the objective of the only model after each E step. Returns whether to stop.
@@ -342,6 +344,7 @@ impl Training {
             frozen: Frozen { start, transitions, emissions, covariances },
             constraint: choice::<Constraint>("constraint", &self.constraint)?,
             ties: self.ties.map(|ties| ties.to_vec()).unwrap_or_default(),
+            tied_transitions: self.tied_transitions.map(|ties| ties.to_vec()).unwrap_or_default(),
             slack: precision.slack(),
             ..Options::default()
         };
@@ -361,13 +364,15 @@ fn hmm_train<'py>(
     place: Where,
     training: Training,
 ) -> PyResult<Learnt<'py>> {
-    let tied = |parts: &Parts| match &training.ties {
-        Some(ties) => {
-            let mut parts = parts.model()?.into_parts();
-            parts.emissions = parts.emissions.shared(&ties.to_vec());
-            parts.validated().map_err(wrong)
+    let tied = |parts: &Parts| {
+        let mut model = parts.model()?;
+        if let Some(ties) = &training.ties {
+            model = model.with_emissions(|emissions| emissions.shared(&ties.to_vec())).map_err(wrong)?;
         }
-        None => parts.model(),
+        match &training.tied_transitions {
+            Some(ties) => model.with_tied_transitions(&ties.to_vec()).map_err(invalid),
+            None => Ok(model),
+        }
     };
     let mut models: Vec<Hmm> = starts.iter().map(tied).collect::<PyResult<_>>()?;
     let first = models.first().ok_or_else(|| invalid("there is no model to train"))?;

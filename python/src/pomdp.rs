@@ -16,13 +16,14 @@ use warpkov_mdp::model::validate::Matrix as Name;
 use warpkov_mdp::model::{Choices, Csr, MdpParts, Objective};
 use warpkov_pomdp::alpha::AlphaVectors;
 use warpkov_pomdp::belief::Belief;
+use warpkov_pomdp::constrained::{self, Constraint, Part};
 use warpkov_pomdp::controller::{self, Nodes, Values};
 use warpkov_pomdp::criterion;
 use warpkov_pomdp::io::{self, AnyPolicy, Format, Kind, Policy, PolicyGraph};
 use warpkov_pomdp::model::{Invalid, Names, Pomdp as Model, PomdpParts};
 use warpkov_pomdp::options::{Gap, Limits, SolveOptions};
 use warpkov_pomdp::projection::Projection;
-use warpkov_pomdp::report::{Reached, Solved};
+use warpkov_pomdp::report::{Limited, Reached, Solved};
 use warpkov_pomdp::simulate::{Options as Extent, Simulator, check};
 use warpkov_pomdp::solution::{Round, Status};
 use warpkov_pomdp::solve::patience::Patience;
@@ -44,6 +45,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pomdp_generate, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_solve, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_reach, module)?)?;
+    module.add_function(wrap_pyfunction!(pomdp_constrain, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_simulate, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_load_policy, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_save_policy, module)?)
@@ -365,6 +367,75 @@ fn pomdp_reach(py: Python<'_>, model: &Pomdp, options: ToGoal) -> PyResult<(Buff
     let next: Vec<u32> = found.policy.next.iter().map(|next| next.unwrap_or(NO_NODE)).collect();
     let bounds = (found.lower, found.upper);
     Ok((found.policy.actions.into(), next.into(), bounds, String::from_utf8(text)?))
+}
+
+/// Options of a constrained solve.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Within {
+    at_most: Option<f64>,
+    at_least: Option<f64>,
+    horizon: Option<u32>,
+    exact: bool,
+    relative_gap: Option<f64>,
+    gap: Option<f64>,
+    time: Option<f64>,
+    memory: Option<u64>,
+    seed: u64,
+    device: String,
+}
+
+/// The actions of the nodes of a controller, the node that follows node i after observation o at i·|Ω| + o, and the nodes to begin in.
+type Arrays = (Buffer, Buffer, Buffer);
+
+/// The controllers of the mixture, and the report as JSON. The costs are r(s, a) at s·A + a, or the rewards of a model.
+#[pyfunction]
+fn pomdp_constrain(
+    py: Python<'_>,
+    model: &Pomdp,
+    costs: Option<Input<f64>>,
+    of_model: Option<&Pomdp>,
+    options: Within,
+) -> PyResult<(Vec<Arrays>, String)> {
+    let costs = match (costs, of_model) {
+        (Some(costs), _) => costs.to_vec(),
+        (None, Some(other)) => {
+            constrained::costs_of(&other.0, &model.0).map_err(|error| invalid(format!("costs: {error}")))?
+        }
+        (None, None) => Vec::new(),
+    };
+    let constraint = match (options.at_most, options.at_least) {
+        (Some(limit), _) => Constraint::AtMost(limit),
+        (None, limit) => Constraint::AtLeast(limit.unwrap_or(f64::NAN)),
+    };
+    let limits = Limits {
+        gap: gap_of(options.gap, options.relative_gap, false)?,
+        time: time_of(options.time)?,
+        memory: options.memory,
+        ..Limits::default()
+    };
+    let (device, horizon, exact, seed) = (device_of(&options.device)?, options.horizon, options.exact, options.seed);
+    let options = SolveOptions { device, horizon, exact, seed, limits, ..SolveOptions::default() };
+    let mut observe =
+        |_: &Round| if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let model = &model.0;
+    let found = detached(py, || constrained::solve(model, &costs, constraint, &options, &mut observe))?;
+    let found = match found {
+        Err(constrained::Error::NotFound { status: Status::Interrupted, .. }) => {
+            return Err(PyKeyboardInterrupt::new_err(()));
+        }
+        found => found.map_err(exception)?,
+    };
+    if found.status == Status::Interrupted {
+        return Err(PyKeyboardInterrupt::new_err(()));
+    }
+    let mut text = Vec::new();
+    Limited { model, constraint, found: &found }.write_json(&mut text)?;
+    let controller = |Part { policy, .. }: Part| {
+        let next: Vec<u32> = policy.next.iter().map(|next| next.unwrap_or(NO_NODE)).collect();
+        (policy.actions.into(), next.into(), policy.starts.into())
+    };
+    Ok((found.parts.into_iter().map(controller).collect(), String::from_utf8(text)?))
 }
 
 /// The vectors of a policy that fits a model.

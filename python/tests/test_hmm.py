@@ -655,6 +655,26 @@ def test_tied_states_share_their_emissions(device):
         model.fit(X, ties=[0, 1])
 
 
+@pytest.mark.filterwarnings("ignore::warpkov.ConvergenceWarning")
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_tied_transitions_are_equal(device):
+    X = np.random.default_rng(5).integers(3, size=(60, 1))
+    ties = np.array([[4, 9, -1], [-7, 4, 9], [9, -1, 4]])
+    model = CategoricalHMM(3, n_iter=4, random_state=1, device=device).fit(X, transition_ties=ties)
+    for label in (4, 9):
+        assert len(set(model.transmat_[ties == label])) == 1
+    assert len(set(model.transmat_.ravel())) == 5
+    np.testing.assert_allclose(model.transmat_.sum(axis=1), 1, atol=1e-14)
+    with pytest.raises(ValueError, match="transition_ties has shape"):
+        model.fit(X, transition_ties=[0, 1, 2])
+    with pytest.raises(ValueError, match="share a class of tied transitions"):
+        model.fit(X, transition_ties=[[1, 2, 3], [1, 1, 1], [-1, -1, -1]])
+    with pytest.raises(ValueError, match="params leaves out"):
+        CategoricalHMM(3, params="se").fit(X, transition_ties=ties)
+    with pytest.raises(ValueError, match="not for variational"):
+        hmm.VariationalCategoricalHMM(3).fit(X, transition_ties=ties)
+
+
 @pytest.mark.parametrize("extension", ["json", "npz", "hmm"])
 def test_files_of_symbols(extension, tmp_path):
     random = np.random.default_rng(3)

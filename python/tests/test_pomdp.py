@@ -101,6 +101,30 @@ def test_reach():
             pomdp.reach(doors(0.85), **options)
 
 
+def test_constrain(tmp_path):
+    model, opens = tiger(), np.array([[0, 1, 1], [0, 1, 1]])
+    found = pomdp.constrain(model, opens, at_most=2)
+    assert found.converged and found.lower <= found.upper and found.gap < 1e-2 and found.price > 0
+    assert len(found.controllers) == len(found.probabilities) == 2 and found.cost[1] <= 2 + 1e-6
+    mixed = sum(p * one.lower for p, one in zip(found.probabilities, found.controllers))
+    assert mixed == pytest.approx(found.lower, abs=1e-6)
+    assert pomdp.constrain(model, model, at_least=0).lower == pytest.approx(pomdp.solve(model).lower, rel=2e-3)
+    pomdp.save(model, tmp_path / "tiger.pomdp")
+    assert pomdp.constrain(model, str(tmp_path / "tiger.pomdp"), at_most=100).price == 0
+    plan = pomdp.constrain(model, [1.0, 1.0], at_most=5, horizon=3)
+    assert plan.cost[1] == pytest.approx(1 + 0.95 + 0.95**2)
+    for costs, options, message in (
+        (opens, {}, "expected at_most or at_least"),
+        (opens, {"at_most": 1, "at_least": 1}, "expected at_most or at_least"),
+        (opens, {"at_most": -1}, "no policy keeps the cost at most -1"),
+        (opens, {"at_most": np.nan}, "the limit is NaN"),
+        (opens.T, {"at_most": 1}, "costs has shape"),
+        (doors(0.85), {"at_most": 1}, "costs: 4 states, 3 actions and 2 observations, expected 2, 3 and 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pomdp.constrain(model, costs, **options)
+
+
 def test_exact():
     exact = pomdp.solve(tiger(), exact=True)
     assert exact.converged and exact.error < 1e-8 and exact.policy.vectors.shape == (9, 2)

@@ -46,6 +46,7 @@ __all__ = [
     "interleave",
     "main",
     "policy",
+    "pomdp_constrain",
     "pomdp_generate",
     "pomdp_load_policy",
     "pomdp_reach",
@@ -274,6 +275,9 @@ def pomdp_solve(
     model: Pomdp, options: dict[str, Any], slow: Callable[[float], None]
 ) -> tuple[Buffer, Buffer, str]: ...
 def pomdp_reach(model: Pomdp, options: dict[str, Any]) -> tuple[Buffer, Buffer, tuple[float, float], str]: ...
+def pomdp_constrain(
+    model: Pomdp, costs: NDArray[np.float64] | None, of_model: Pomdp | None, options: dict[str, Any]
+) -> tuple[list[tuple[Buffer, Buffer, Buffer]], str]: ...
 def pomdp_simulate(
     model: Pomdp,
     values: NDArray[np.float64],

@@ -493,6 +493,15 @@ pub const READERS: &[Reader] = &[
         read: states,
         ..TEXT
     },
+    Reader { name: "sequences-ties", file: "ties.txt", tokens: WORDS, read: tied_transitions, ..TEXT },
+    Reader {
+        name: "sequences-ties-npy",
+        file: "ties.npy",
+        made: || vec![array("<i8", &[2, 2], &[0, 1, 1, 0])],
+        tokens: ARRAYS,
+        read: tied_transitions,
+        ..TEXT
+    },
     Reader { name: "sequences-weights", file: "weights.txt", tokens: WORDS, read: weights, ..TEXT },
     Reader {
         name: "hmm-checkpoint",
@@ -928,6 +937,14 @@ fn states(path: &Path) -> Read {
 /// Reads the weight of a sequence.
 fn weights(path: &Path) -> Read {
     outcome(sequences::read_weights(path, diary()), |weighted| assert!(weighted.weight(0) > 0.0))
+}
+
+/// Reads classes of transitions.
+fn tied_transitions(path: &Path) -> Read {
+    outcome(sequences::read_tied_transitions(path, &ICE_CREAM), |ties| {
+        assert_eq!(ties.len(), ICE_CREAM.transitions().len());
+        let _ = ICE_CREAM.clone().with_tied_transitions(&ties);
+    })
 }
 
 /// The sequence of a training.

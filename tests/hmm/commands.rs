@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::json;
+use warpkov_common::io::npy;
 
 use crate::common::{fails, ice_cream, parsed, piped, returns, run};
 
@@ -103,6 +104,48 @@ fn classes_stand_for_their_states() {
     .unwrap();
     let message = fails(folder.path(), "train n.json d.fa --tie", 2);
     assert_eq!(message, "error: --tie: the model has no classes of states\n");
+}
+
+#[test]
+fn tied_transitions_are_equal() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("m.json", r#"{"pi": [0.6, 0.4], "A": [[0.7, 0.3], [0.4, 0.6]], "B": [[0.8, 0.2], [0.3, 0.7]]}"#);
+    write("d.txt", "0 0 1 1 0 1 1 1 0 0 0 1\n");
+    write("ties.txt", "# Both states last as long.\nstays leaves\nleaves stays\n");
+    write("ties.csv", "stays,-\n,stays\n");
+    let mut array = Vec::new();
+    npy::write_header(&mut array, "<i4", &[2, 2]).unwrap();
+    array.extend([5_i32, -1, -1, 5].into_iter().flat_map(i32::to_le_bytes));
+    fs::write(folder.path().join("ties.npy"), array).unwrap();
+    let trained = |options: &str| {
+        run(folder.path(), &format!("train m.json d.txt --tolerance 1 --quiet --out t.json {options}"));
+        parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap())["A"].clone()
+    };
+    let a = trained("--tie-transitions ties.txt");
+    assert!(a[0][0] == a[1][1] && a[0][1] == a[1][0] && a[0][0] != json!(0.7));
+    assert_eq!(trained("--tie-transitions ties.csv")[0][0], a[0][0]);
+    assert_eq!(trained("--tie-transitions ties.npy")[0][0], a[0][0]);
+    let a = trained("--tie-transitions ties.txt --restarts 3 --by viterbi");
+    assert_eq!(a[0][0], a[1][1]);
+    write("short.txt", "stays leaves\n");
+    write("wide.txt", "stays leaves\nleaves stays -\n");
+    write("some.txt", "stays leaves\nstays -\n");
+    for (options, expected) in [
+        ("--tie-transitions short.txt", "short.txt: 1 rows of classes, expected 2"),
+        ("--tie-transitions wide.txt", "wide.txt:2: 3 classes, expected 2"),
+        (
+            "--tie-transitions some.txt",
+            "--tie-transitions: rows 0 and 1 of A share a class of tied transitions, but not all their classes",
+        ),
+        (
+            "--tie-transitions ties.txt --freeze transitions",
+            "--tie-transitions changes what --freeze transitions keeps",
+        ),
+        ("--tie-transitions ties.txt --by variational", "--tie-transitions is not for --by variational"),
+    ] {
+        assert_eq!(fails(folder.path(), &format!("train m.json d.txt {options}"), 2), format!("error: {expected}\n"));
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The commands of partially observable models.
 
+mod constrain;
 mod formats;
 mod reach;
 mod simulate;

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 /// The commands with `--quiet`, the arguments of a run, and how its line begins.
-const COMMANDS: [(&str, &str, &str); 10] = [
+const COMMANDS: [(&str, &str, &str); 11] = [
     ("mdp solve", "forest.json", "Certified: |V − V*| ≤ "),
     ("mdp q", "forest.json", "Certified: |Q − Q*| ≤ "),
     ("mdp policy evaluate", "forest.json policy.csv", "Certified: |V − V^π| ≤ "),
@@ -14,6 +14,7 @@ const COMMANDS: [(&str, &str, &str); 10] = [
     ("mdp sensitivity", "forest.json --gamma 0.5..0.9 --points 3", "Certified: |V − V*| ≤ "),
     ("pomdp solve", "tiger.pomdp", "Value of the start: 19."),
     ("pomdp reach", "tiger.pomdp --goal tiger-left", "Largest probability of the goal: 1.0"),
+    ("pomdp constrain", "tiger.pomdp --costs tiger.pomdp --at-most 10", "Value at the start, cost at most 10: "),
     ("pomdp evaluate", "tiger.pomdp --policy tiger.alpha --episodes 100", "Mean reward "),
     ("pomdp simulate", "tiger.pomdp --policy tiger.alpha --steps 3", ""),
     ("hmm train", "model.json data.txt --iterations 2 --out trained.json", "ln P(O) = "),

@@ -11,7 +11,6 @@ use warpkov_common::plot::panels::Panels;
 use warpkov_pomdp::backends::device::Product;
 use warpkov_pomdp::generate::{self, Tag};
 use warpkov_pomdp::options::{Expansion, Limits, Precision, SolveOptions};
-use warpkov_pomdp::report;
 use warpkov_runtime::choose::{DeviceChoice, Devices, Place};
 
 use super::{Error, Metered, Metering, Outcome, measured_on, note, print_json, write_kernels};
@@ -157,13 +156,13 @@ fn runs(
             }
             let Run { case, states, bytes, read, solve, lower, upper, expansions, backups, vectors, source, .. } = &run;
             let target = run.target.map_or_else(String::new, |target| target.to_string());
-            let ended = report::ended(run.stopped_by);
             writeln!(
                 out,
                 "{case:<18} {states:>7} {:>8.1} {read:>9.3} {solve:>9.3} {target:>10} {lower:>10.4} {upper:>10.4} \
-                 {expansions:>6} {backups:>9} {vectors:>7}  {source}; here {}, {ended}",
+                 {expansions:>6} {backups:>9} {vectors:>7}  {source}; here {}, {}",
                 *bytes as f64 / 1e6,
                 run.device,
+                run.stopped_by,
             )?;
             out.flush()?;
         }

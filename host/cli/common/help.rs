@@ -27,7 +27,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Options that few people need: those for clusters, for layouts and for experiments.
-const RARE: [&str; 40] = [
+const RARE: [&str; 41] = [
     "all-steps",
     "auto-resume",
     "backups",
@@ -60,6 +60,7 @@ const RARE: [&str; 40] = [
     "storage",
     "terminal-values",
     "tie",
+    "tie-transitions",
     "timeout",
     "to",
     "tolerance-absolute",

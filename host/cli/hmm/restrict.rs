@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use warpkov_hmm::model::{Emissions, Hmm};
-use warpkov_hmm::options::{Constraint, Frozen};
+use warpkov_hmm::options::{Constraint, Frozen, Options};
 
 use crate::error::Error;
 
@@ -126,11 +126,15 @@ pub fn ties(model: &Hmm, tie: bool) -> Result<Vec<u32>, Error> {
     }
 }
 
-/// The model with equal emissions in the states of each class.
-pub fn tied(model: Hmm, ties: &[u32]) -> Result<Hmm, Error> {
-    if ties.is_empty() {
-        return Ok(model);
+/// The model with equal emissions in the states of each class, and equal probabilities in each class of transitions.
+pub fn tied(mut model: Hmm, options: &Options) -> Result<Hmm, Error> {
+    if !options.ties.is_empty() {
+        let shared = model.with_emissions(|emissions| emissions.shared(&options.ties));
+        model = shared.map_err(|error| Error::Usage(format!("--tie: {error}")))?;
     }
-    let shared = model.with_emissions(|emissions| emissions.shared(ties));
-    shared.map_err(|error| Error::Usage(format!("--tie: {error}")))
+    if !options.tied_transitions.is_empty() {
+        let shared = model.with_tied_transitions(&options.tied_transitions);
+        model = shared.map_err(|error| Error::Usage(format!("--tie-transitions: {error}")))?;
+    }
+    Ok(model)
 }

@@ -9,7 +9,7 @@ use warpkov_common::io::output;
 use warpkov_hmm::checkpoint::{Checkpoint, hash};
 use warpkov_hmm::generate::Start;
 use warpkov_hmm::io::Format;
-use warpkov_hmm::io::sequences::{Records, read_states, read_weights};
+use warpkov_hmm::io::sequences::{Records, read_states, read_tied_transitions, read_weights};
 use warpkov_hmm::model::Hmm;
 use warpkov_hmm::options::{self, By, Constraint, Pseudocounts};
 use warpkov_hmm::plot::draw_training;
@@ -86,7 +86,7 @@ pub struct Arguments {
     start: Start,
     /// Choose the number of states, as in 1..6 or 2,4,8: train --restarts random models of each, at least one, and take the best by BIC.
     #[arg(long, value_name = "NUMBERS", value_parser = numbers,
-        conflicts_with_all = ["freeze", "tie", "states", "checkpoint", "resume", "auto_resume"])]
+        conflicts_with_all = ["freeze", "tie", "tie_transitions", "states", "checkpoint", "resume", "auto_resume"])]
     choose_states: Option<Numbers>,
     /// Choose by the likelihood of this part of the sequences, drawn at random, and train on the others.
     #[arg(long, value_name = "PART", value_parser = part, requires = "choose_states")]
@@ -123,6 +123,10 @@ pub struct Arguments {
     /// Tie the emissions of the states of each class in MODEL: they share all parameters, which start at their means.
     #[arg(long)]
     tie: bool,
+    /// File of the transitions to tie: a line per state with the name of a class for each transition from it, - for one on its own, or .npy
+    /// with numbers. Those of a class share their probability, which starts at their mean.
+    #[arg(long, value_name = "FILE")]
+    tie_transitions: Option<PathBuf>,
     /// Parameters that keep their values in MODEL; separated by commas.
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
     freeze: Vec<Freezable>,
@@ -215,11 +219,15 @@ impl Arguments {
                 return Err(Error::Usage(format!("{option} is for --by {}", algorithm.name())));
             }
         }
+        if self.tie_transitions.is_some() && self.freeze.contains(&Freezable::Transitions) {
+            return Err(Error::Usage("--tie-transitions changes what --freeze transitions keeps".to_owned()));
+        }
         let means = [Freezable::Means, Freezable::Covariances].map(|part| self.freeze.contains(&part));
         let others: &[(bool, &str)] = match by {
             Algorithm::BaumWelch | Algorithm::Viterbi => return Ok(()),
             Algorithm::Variational => &[
                 (self.tie, "--tie"),
+                (self.tie_transitions.is_some(), "--tie-transitions"),
                 (self.floor.is_some(), "--floor"),
                 (self.held_out.is_some(), "--held-out"),
                 (self.covariances == Some(Kind::Spherical), "--covariances spherical"),
@@ -255,6 +263,7 @@ struct Options {
     training: options::Options,
     covariances: Option<Kind>,
     tie: bool,
+    tie_transitions: Option<PathBuf>,
     freeze: Vec<Freezable>,
     algorithm: Algorithm,
     beliefs: variational::Arguments,
@@ -287,6 +296,7 @@ impl TryFrom<Arguments> for Options {
             held_out,
             covariances,
             tie,
+            tie_transitions,
             freeze,
             out,
             to,
@@ -327,6 +337,7 @@ impl TryFrom<Arguments> for Options {
             training,
             covariances,
             tie,
+            tie_transitions,
             freeze,
             algorithm: by,
             beliefs,
@@ -342,6 +353,13 @@ impl Options {
     fn check(&self, model: &Hmm, ranks: usize) -> Result<(), Error> {
         self.checkpoints.room((u64::from(self.restarts) + 1) * least_bytes(Format::Npz, model))?;
         self.output.check(model, ranks)
+    }
+
+    /// The classes of the transitions that are tied.
+    fn tied_transitions(&self, model: &Hmm) -> Result<Vec<u32>, Error> {
+        let Some(file) = &self.tie_transitions else { return Ok(Vec::new()) };
+        reads(file)?;
+        Ok(read_tied_transitions(file, model)?)
     }
 
     /// Draws the sequences that are held out, which then weigh nothing.
@@ -372,7 +390,7 @@ impl Options {
 
     /// Random models of the shape of `model`.
     fn random(&self, model: &Hmm, given: &Given, count: u32) -> Result<Vec<Hmm>, Error> {
-        let ties = ties(model, self.tie)?;
+        let ties = options::Options { ties: ties(model, self.tie)?, ..self.training.clone() };
         let random = |stream: u32| {
             let fresh = self.start.model(model, given.sequences(), self.seed, stream.into());
             tied(kept(with_covariances(fresh, self.covariances)?, model, self.training.frozen)?, &ties)
@@ -393,8 +411,9 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let (given, held) = ranks.agree(options.hold_out(given))?;
     ranks.same_files()?;
     options.training.ties = ranks.agree(ties(&given.model, options.tie))?;
+    options.training.tied_transitions = ranks.agree(options.tied_transitions(&given.model))?;
     let model = with_covariances(given.model.clone(), options.covariances);
-    let model = model.and_then(|model| tied(model, &options.training.ties));
+    let model = model.and_then(|model| tied(model, &options.training));
     let model = ranks.agree(model.and_then(|model| options.check(&model, given.ranks(&ranks)).map(|()| model)))?;
     options.training.frozen = ranks.agree(frozen(&model, &options.freeze))?;
     if first.is_some() {

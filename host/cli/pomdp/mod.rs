@@ -10,7 +10,9 @@ use super::error::{Error, Outcome};
 
 mod act;
 mod bound;
+mod constrain;
 mod convert;
+mod ends;
 mod evaluate;
 mod file;
 pub mod generate;
@@ -28,6 +30,7 @@ Examples:
   warpkov pomdp convert tag.pomdpx tag.pomdp
   warpkov pomdp solve tiger.pomdp --out tiger.alpha
   warpkov pomdp reach grid.pomdp --goal 3
+  warpkov pomdp constrain machine.pomdp --costs repairs.pomdp --at-most 2.5
   warpkov pomdp evaluate tiger.pomdp --policy tiger.alpha";
 
 #[derive(Subcommand)]
@@ -38,6 +41,7 @@ pub enum PomdpCommand {
     Convert(convert::Arguments),
     Solve(Box<solve::Arguments>),
     Reach(Box<reach::Arguments>),
+    Constrain(Box<constrain::Arguments>),
     Evaluate(evaluate::Arguments),
     Simulate(simulate::Arguments),
     Act(act::Arguments),
@@ -73,6 +77,7 @@ pub fn run(command: PomdpCommand, out: impl Write) -> Result<Outcome, Error> {
         PomdpCommand::Convert(arguments) => convert::run(arguments, out),
         PomdpCommand::Solve(arguments) => solve::run(*arguments, out),
         PomdpCommand::Reach(arguments) => reach::run(*arguments, out),
+        PomdpCommand::Constrain(arguments) => constrain::run(*arguments, out),
         PomdpCommand::Evaluate(arguments) => evaluate::run(arguments, out),
         PomdpCommand::Simulate(arguments) => simulate::run(arguments, out),
         PomdpCommand::Act(arguments) => act::run(arguments, out),

@@ -1,24 +1,22 @@
 //! `warpkov pomdp reach`.
 
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
-use warpkov_common::interrupt;
 use warpkov_mdp::criterion::Criterion;
 use warpkov_mdp::model::{Mdp, MdpParts};
 use warpkov_pomdp::criterion;
 use warpkov_pomdp::io::{Format, Kind};
 use warpkov_pomdp::model::Pomdp;
-use warpkov_pomdp::options::{Gap, Limits};
+use warpkov_pomdp::options::Limits;
 use warpkov_pomdp::plot::draw_bounds;
-use warpkov_pomdp::report::{Reached, progress};
-use warpkov_pomdp::solution::{RankShare, Round};
+use warpkov_pomdp::report::Reached;
+use warpkov_pomdp::solution::RankShare;
 use warpkov_runtime::choose::DeviceChoice;
 
+use super::ends::{Ends, observer};
 use super::file::{Input, output_format};
 use super::{Error, Outcome, outcome};
 use crate::common::choice::choice;
@@ -53,19 +51,11 @@ pub struct Arguments {
     /// Device that solves the MDPs of beliefs: auto, cpu, cuda:N or emulated.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
-    /// Stop when the bounds differ by at most this fraction of the value, or of 0.01, or of 1 % of what a step of good play earns, if that is
-    /// more [default: 1e-3, without --gap].
-    #[arg(long, value_name = "R", value_parser = number::positive)]
-    relative_gap: Option<f64>,
-    /// Stop when the bounds differ by at most G, whatever the value.
-    #[arg(long, value_name = "G", value_parser = number::positive, conflicts_with = "relative_gap")]
-    gap: Option<f64>,
+    #[command(flatten)]
+    ends: Ends,
     /// Stop when the controller attains the value V.
     #[arg(long, value_name = "V", value_parser = number::finite, allow_hyphen_values = true)]
     target: Option<f64>,
-    /// Maximum time in seconds.
-    #[arg(long, value_name = "S", value_parser = number::positive)]
-    time: Option<f64>,
     /// Maximum memory of beliefs, in bytes or as 4GiB [default: 8GiB].
     #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
     memory: Option<u64>,
@@ -109,13 +99,10 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let plots = Plots::new(arguments.plot)?;
     plots.check(1)?;
     let limits = Limits {
-        gap: Gap::asked(arguments.gap, arguments.relative_gap, false),
         target: arguments.target,
-        // A time beyond the range of `Duration` is no limit.
-        time: arguments.time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         memory: arguments.memory,
         iterations: arguments.iterations,
-        ..Limits::default()
+        ..arguments.ends.limits(false)
     };
     let mut model = arguments.input.read()?;
     // Rewards or costs say nothing about the goal.
@@ -128,15 +115,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         false => Criterion::Reach { goal },
     };
     handle_interrupts();
-    let mut due = 1.0;
-    let mut observe = |round: &Round| {
-        if !quiet && round.seconds >= due {
-            due = round.seconds.floor() + 1.0;
-            eprintln!("{}", progress(round));
-        }
-        if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let found = criterion::solve(&model, &criterion, arguments.device, &limits, &mut observe)?;
+    let found = criterion::solve(&model, &criterion, arguments.device, &limits, &mut observer(quiet))?;
     let outcome = outcome(found.status);
     let report = Reached { model: &model, criterion: &criterion, found: &found };
     // A full disk or a closed pipe must not lose the other results.

@@ -3,22 +3,22 @@
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
-use warpkov_common::{interrupt, memory};
+use warpkov_common::memory;
 use warpkov_pomdp::checkpoint::Checkpoint;
 use warpkov_pomdp::io::{Format, Kind};
 use warpkov_pomdp::model::Pomdp;
-use warpkov_pomdp::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions};
+use warpkov_pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
 use warpkov_pomdp::plot::draw_bounds;
-use warpkov_pomdp::report::{Solved, progress};
+use warpkov_pomdp::report::Solved;
 use warpkov_pomdp::solution::{Round, Solution};
 use warpkov_pomdp::solve::patience::Patience;
 use warpkov_pomdp::solve::{self, Session, solve_session};
 use warpkov_runtime::choose::{DeviceChoice, Devices};
 use warpkov_runtime::comm::{self, Communicator};
 
+use super::ends::{self, Ends};
 use super::file::{Input, output_format};
 use super::{Error, Outcome, outcome};
 use crate::common::checkpoint;
@@ -33,7 +33,7 @@ use crate::common::ranks;
 ///
 /// Both bounds hold at any time, rounding errors included. The policy attains the lower bound of rewards, or the upper bound of costs.
 /// Progress goes to the standard error, one line per second. Exit code 0 if the bounds differ by at most --relative-gap or --gap, or
-/// the policy attains --target; 1 if a limit stopped the solver first.
+/// the policy attains --target; 1 if a limit stopped the solver first. A fifth of --time is for making the policy compact.
 ///
 /// With several GPUs, or several processes that mpirun or srun started, all work together: each takes its own walks or trials, or a part
 /// of each batch of backups, and all share the vectors and the upper bounds. The first process writes the results.
@@ -72,19 +72,11 @@ pub struct Arguments {
     /// Seed of the random numbers: equal seeds on equally many processes or GPUs give equal runs, unless --time ends them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Stop when the bounds differ by at most this fraction of the value, or of 1 % of what a step of good play earns if that is more
-    /// [default: 1e-3, without --gap].
-    #[arg(long, value_name = "R", value_parser = number::positive)]
-    relative_gap: Option<f64>,
-    /// Stop when the bounds differ by at most G, whatever the value.
-    #[arg(long, value_name = "G", value_parser = number::positive, conflicts_with = "relative_gap")]
-    gap: Option<f64>,
+    #[command(flatten)]
+    ends: Ends,
     /// Stop when the policy attains the value V at the start belief.
     #[arg(long, value_name = "V", value_parser = number::finite, allow_hyphen_values = true)]
     target: Option<f64>,
-    /// Maximum time in seconds. A fifth of it is for making the policy compact.
-    #[arg(long, value_name = "S", value_parser = number::positive)]
-    time: Option<f64>,
     /// Maximum memory of the process, in bytes or as 4GiB; on GPUs, of beliefs and vectors on each. The solver drops the least recently used
     /// ones [default: 8GiB of beliefs and vectors, or half of the free memory of a GPU].
     #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
@@ -159,13 +151,11 @@ impl TryFrom<Arguments> for Options {
             return Err(Error::Usage(format!("{option} is for a search: --horizon and --exact have no checkpoints")));
         }
         let limits = Limits {
-            gap: Gap::asked(arguments.gap, arguments.relative_gap, arguments.exact),
             target: arguments.target,
-            // A time beyond the range of `Duration` is no limit.
-            time: arguments.time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             memory: arguments.memory,
             iterations: arguments.iterations,
             vectors: arguments.vectors as usize,
+            ..arguments.ends.limits(arguments.exact)
         };
         let solve = SolveOptions {
             device: DeviceChoice::Auto,
@@ -288,12 +278,9 @@ fn draw(plots: &Plots, name: &str, solution: &Solution) -> Result<(), Error> {
 /// nothing else ends the run. Stops the solver after Ctrl-C.
 fn observer(options: &Options, first: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
     let quiet = options.quiet || !first;
-    let (mut due, mut patience) = (1.0, Patience::new(&options.solve.limits));
+    let (mut observe, mut patience) = (ends::observer(quiet), Patience::new(&options.solve.limits));
     move |round| {
-        if !quiet && round.seconds >= due {
-            due = round.seconds.floor() + 1.0;
-            eprintln!("{}", progress(round));
-        }
+        let flow = observe(round);
         if !quiet && patience.is_slow(round) {
             eprintln!(
                 "Hint: the gap, now {:.1e}, closes slowly: a larger --relative-gap or --gap, or --time, ends the run earlier, and \
@@ -301,6 +288,6 @@ fn observer(options: &Options, first: bool) -> impl FnMut(&Round) -> ControlFlow
                 round.gap()
             );
         }
-        if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        flow
     }
 }

@@ -145,6 +145,25 @@ impl PolicyGraph {
     /// none.
     #[must_use]
     pub fn value(&self, model: &Pomdp) -> Option<Values> {
+        Some(self.evaluated(model)?.1)
+    }
+
+    /// Bounds on the value that the controller has from [its own nodes to begin in](Self::starts), whichever would be the best; `None` if
+    /// they take too long.
+    #[must_use]
+    pub fn bounds(&self, model: &Pomdp) -> Option<[f64; 2]> {
+        let (controller, values) = self.evaluated(model)?;
+        // Nodes that are not reached are left out.
+        let numbers: HashMap<u32, usize> = (0..controller.len()).map(|i| (controller.number(i as u32), i)).collect();
+        let of_start = |((prob, start), node): ((f64, Belief), &u32)| {
+            Some(prob * start.dot(values.nodes.vector(*numbers.get(node)?)))
+        };
+        let value = model.starts().into_iter().zip(&self.starts).map(of_start).sum::<Option<f64>>()?;
+        let half = (values.upper - values.lower) / 2.0;
+        Some([value - half, value + half])
+    }
+
+    fn evaluated(&self, model: &Pomdp) -> Option<(Controller, Values)> {
         let entries = model.process().transitions().val().len() + model.observations().val().len();
         let of_sweep = self.actions.len().saturating_mul(entries / model.actions().max(1) as usize).max(1);
         let sweeps = AtomicUsize::new(MAX_PRODUCTS / of_sweep);
@@ -158,7 +177,9 @@ impl PolicyGraph {
             starts: self.starts.clone(),
         };
         let last = || sweeps.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err();
-        Controller::new(model, nodes).ok()?.evaluate(model, &last).ok()
+        let controller = Controller::new(model, nodes).ok()?;
+        let values = controller.evaluate(model, &last).ok()?;
+        Some((controller, values))
     }
 
     /// The value of `vectors` at the start, and an upper bound on that of their controller, if it is worse by more than

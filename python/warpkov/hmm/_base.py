@@ -113,6 +113,7 @@ class BaseHMM:
         y: Any = None,
         sample_weight: Any = None,
         ties: Any = None,
+        transition_ties: Any = None,
         restarts: int = 0,
         by: By = "baum-welch",
     ) -> Model:
@@ -135,6 +136,9 @@ class BaseHMM:
             The weights w of the sequences, at least 0: ln P(O) is the sum of w ln P(O) over all sequences. By default 1.
         ties : array of int, shape (n_components,), optional
             The class of each state: the states of one class share their emissions, which start at their mean.
+        transition_ties : array of int, shape (n_components, n_components), optional
+            The class of each transition, negative for one on its own: the transitions of one class share their
+            probability, which starts at their mean. Rows with a common class have the same classes, each as often.
         restarts : int
             Number of further starts, all trained in one batch: the parameters of `init_params`, or of `params` if it
             names none, are drawn anew for each. The model becomes the best one, `monitor_` has its course, and
@@ -185,12 +189,22 @@ class BaseHMM:
         if type(self.monitor_) is ConvergenceMonitor:
             self.monitor_ = ConvergenceMonitor(self.tol, self.n_iter, self.verbose)
         self.monitor_._begin()
-        known = {"states": self._known(y, len(array)), "weights": None, "ties": None}
+        known = {"states": self._known(y, len(array)), "weights": None, "ties": None, "tied_transitions": None}
         if ties is not None:
             classes = host(ties)
             if classes.shape != (self.n_components,) or classes.dtype.kind not in "iu":
                 raise ValueError(f"ties has shape {classes.shape}, expected the number of a class for each state")
             known["ties"] = np.unique(classes, return_inverse=True)[1].astype(np.uint32).ravel()
+        if transition_ties is not None:
+            classes, n = host(transition_ties), self.n_components
+            if classes.shape != (n, n) or classes.dtype.kind not in "iu":
+                raise ValueError(
+                    f"transition_ties has shape {classes.shape}, expected the number of a class for each transition"
+                )
+            if "t" not in self.params:
+                raise ValueError("transition_ties is for training the transitions, which params leaves out")
+            numbers = np.unique(np.append(classes, -1), return_inverse=True)[1][:-1]
+            known["tied_transitions"] = np.where(classes.ravel() < 0, 0, numbers.ravel()).astype(np.uint32)
         if sample_weight is not None:
             count = len(sequences["offsets"]) - 1
             known["weights"] = shaped(sample_weight, (count,), "sample_weight")
@@ -229,7 +243,7 @@ class BaseHMM:
         else:
             sequences, array = self._sequences(X, lengths)
             self._start(array, _generator(self.random_state))
-            none = dict.fromkeys(("states", "weights", "ties", "observe"))
+            none = dict.fromkeys(("states", "weights", "ties", "tied_transitions", "observe"))
             training = {"by": "baum-welch", "iterations": 0, "tolerance": 0.0, **none, **self._objective()}
             learnt = _warpkov.HmmStochastic(self._starting(), training, self._place())
             self.n_features_in_ = array.shape[1]

@@ -63,8 +63,8 @@ class _Variational(BaseHMM):
         return self._beliefs("posterior")
 
     def _train(self, starts: Any, sequences: Any, training: Any) -> Any:
-        if training["ties"] is not None or training["by"] != "baum-welch":
-            raise ValueError("ties and by are not for variational Bayes")
+        if any(training[name] is not None for name in ("ties", "tied_transitions")) or training["by"] != "baum-welch":
+            raise ValueError("ties, transition_ties and by are not for variational Bayes")
         return _warpkov.hmm_variational(starts, self._beliefs("prior"), sequences, self._place(), training)
 
     def _objective(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ pub use self::csv::{Header, Table, field};
 pub use self::lines::word;
 pub use self::missing::Missing;
 pub use self::records::Records;
-pub use self::states::{read_states, read_weights};
+pub use self::states::{read_states, read_tied_transitions, read_weights};
 pub use self::stream::{Line, Stream, write_row};
 use super::Error;
 use crate::model::{Emissions, Hmm};

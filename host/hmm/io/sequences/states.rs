@@ -1,8 +1,9 @@
-//! Known states of sequences, and weights of sequences.
+//! Known states of sequences, weights of sequences, and classes of tied transitions.
 
+use std::collections::HashMap;
 use std::path::Path;
 
-use super::missing::Missing;
+use super::missing::{Missing, is_marker};
 use super::npy::columns;
 use super::{Alphabet, Format, lines, numbered, plain_name};
 use crate::io::Error;
@@ -67,6 +68,46 @@ pub fn read_weights(path: &Path, sequences: Sequences) -> Result<Sequences, Erro
         }
     };
     sequences.with_weights(weights).map_err(invalid(file))
+}
+
+/// The classes of transitions in `path`, N × N numbers, as [`Options::tied_transitions`](crate::options::Options::tied_transitions): lines
+/// of N names of classes, between blanks or commas; or a NumPy array of N × N numbers. `-` or another marker of what is missing stands for a
+/// transition on its own; in an array, a number below 0. Empty lines, and those that begin with `#`, do not count.
+///
+/// # Errors
+/// If the file cannot be read, or has another shape.
+pub fn read_tied_transitions(path: &Path, model: &Hmm) -> Result<Vec<u32>, Error> {
+    let n = model.visits().states() as usize;
+    let (file, text, array) = content(path)?;
+    let mut numbers: HashMap<Vec<u8>, u32> = HashMap::new();
+    let mut number = |name: &[u8]| {
+        let next = numbers.len() as u32 + 1;
+        *numbers.entry(name.to_vec()).or_insert(next)
+    };
+    let wrong_rows = |found: usize| format!("{found} rows of classes, expected {n}");
+    if array {
+        let all: Vec<i64> = columns(&text, n).map_err(of_file(file.clone()))?;
+        return match all.len() == n * n {
+            true => Ok(all.iter().map(|&class| if class < 0 { 0 } else { number(&class.to_le_bytes()) }).collect()),
+            false => Err(Error::Content { file, message: wrong_rows(all.len() / n) }),
+        };
+    }
+    let mut classes = Vec::new();
+    for (line, row) in numbered(&text).filter(|(_, row)| !row.is_empty() && !row.starts_with(b"#")) {
+        let words: Vec<&[u8]> = match row.contains(&b',') {
+            true => row.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).collect(),
+            false => row.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect(),
+        };
+        if words.len() != n {
+            let message = format!("{} classes, expected {n}", words.len());
+            return Err(Error::Line { file, line, message });
+        }
+        classes.extend(words.into_iter().map(|word| if is_marker(word) { 0 } else { number(word) }));
+    }
+    match classes.len() == n * n {
+        true => Ok(classes),
+        false => Err(Error::Content { file, message: wrong_rows(classes.len() / n) }),
+    }
 }
 
 /// The name of a file, its bytes, and whether it is an array.

@@ -19,6 +19,7 @@ mod random;
 mod reference;
 mod slices;
 mod stochastic;
+mod ties;
 mod training;
 mod variational;
 

@@ -1,6 +1,7 @@
 //! Tests of the library for partially observable models.
 
 mod common;
+mod constrained;
 mod controllers;
 mod criterion;
 mod device;
