@@ -26,6 +26,7 @@ pub fn exception(error: impl Into<Error>) -> PyErr {
             _ => PyOSError::new_err(text),
         },
         (Error::Generate(_) | Error::Paths(_), 3) => PyMemoryError::new_err(text),
+        (Error::Constrained(_), _) => PyValueError::new_err(text),
         (_, 1 | 3) => DeviceError::new_err(text),
         _ => PyValueError::new_err(text),
     }

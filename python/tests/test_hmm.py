@@ -663,7 +663,8 @@ def test_tied_transitions_are_equal(device):
     model = CategoricalHMM(3, n_iter=4, random_state=1, device=device).fit(X, transition_ties=ties)
     for label in (4, 9):
         assert len(set(model.transmat_[ties == label])) == 1
-    assert len(set(model.transmat_.ravel())) == 5
+    # What each row has on its own remains.
+    assert len(set(model.transmat_.ravel())) == 3
     np.testing.assert_allclose(model.transmat_.sum(axis=1), 1, atol=1e-14)
     with pytest.raises(ValueError, match="transition_ties has shape"):
         model.fit(X, transition_ties=[0, 1, 2])
