@@ -792,7 +792,7 @@ fn pomdp_model(path: &Path) -> Read {
         let read = pomdp::io::read_from(&first[..], "written", Some(pomdp::io::Format::Json));
         let read = read.unwrap_or_else(|error| panic!("a written model is refused: {error}\n{}", text(&first)));
         assert_eq!(text(&pomdp_json(&read)), text(&first));
-        for format in [pomdp::io::Format::Pomdp, pomdp::io::Format::Pomdpx] {
+        for format in [pomdp::io::Format::Pomdp, pomdp::io::Format::Pomdpx, pomdp::io::Format::PomdpxDd] {
             let mut out = Vec::new();
             if pomdp::io::write_to(&mut out, format, &model).is_ok()
                 && let Err(error) = pomdp::io::read_from(&out[..], "written", Some(format))

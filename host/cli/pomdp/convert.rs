@@ -35,6 +35,7 @@ const EXAMPLES: &str = "\
 Examples:
   warpkov pomdp convert tag.pomdpx tag.pomdp
   warpkov pomdp convert tag.json tag.pomdpx
+  warpkov pomdp convert tag.json tag.pomdpx --to pomdpx-dd
   warpkov pomdp convert tiger.pomdp - | jq .names
   warpkov pomdp convert out.policy tiger.alpha
   warpkov pomdp convert tiger.alpha tiger.dot --model tiger.pomdp";
@@ -112,7 +113,7 @@ pub fn note_losses(format: Format, model: &Pomdp) {
             Format::Pomdp => {
                 eprintln!("note: SARSOP takes costs in {format} for rewards, so they are written as negated rewards");
             }
-            Format::Pomdpx => {
+            Format::Pomdpx | Format::PomdpxDd => {
                 eprintln!("note: {format} has no place for costs, which are written as negated rewards");
             }
             _ => {}

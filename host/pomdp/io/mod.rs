@@ -10,6 +10,7 @@ mod json;
 mod policy_graph;
 mod policy_xml;
 mod pomdpx;
+mod pomdpx_diagrams;
 mod pomdpx_function;
 mod pomdpx_writer;
 mod xml;
@@ -18,6 +19,7 @@ use std::fmt;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
+use self::pomdpx_writer::Form;
 use super::alpha::AlphaVectors;
 use super::controller::Controller;
 use super::model::{Pomdp, PomdpParts};
@@ -43,6 +45,8 @@ file_format! {
         Pomdp = "pomdp" in ["pomdp", "mdp"],
         /// POMDPX, factored, with tables.
         Pomdpx = "pomdpx" in ["pomdpx"],
+        /// POMDPX with decision diagrams, which are smaller where rows are equal.
+        PomdpxDd = "pomdpx-dd" in [],
         /// JSON, for scripts.
         Json = "json" in ["json"],
         /// Alpha vectors as pomdp-solve's .alpha.
@@ -88,7 +92,7 @@ impl Format {
     #[must_use]
     pub fn kind(self) -> Kind {
         match self {
-            Self::Pomdp | Self::Pomdpx | Self::Json => Kind::Model,
+            Self::Pomdp | Self::Pomdpx | Self::PomdpxDd | Self::Json => Kind::Model,
             Self::Alpha | Self::PolicyXml => Kind::Vectors,
             Self::Pg | Self::Dot => Kind::Graph,
         }
@@ -155,7 +159,7 @@ fn unchecked(
     match format {
         Format::Json => json::read(input, file),
         Format::Pomdp => cassandra::read(&input.read_all().map_err(error())?, file),
-        Format::Pomdpx => pomdpx::read(&input.read_all().map_err(error())?, file),
+        Format::Pomdpx | Format::PomdpxDd => pomdpx::read(&input.read_all().map_err(error())?, file),
         format => Err(other_kind(file, format, Kind::Model)),
     }
 }
@@ -266,7 +270,8 @@ pub fn write_to(writer: impl Write, format: Format, model: &Pomdp) -> io::Result
             return Err(no_place(message));
         }
         Format::Pomdp => cassandra::write(&mut out, model)?,
-        Format::Pomdpx => pomdpx_writer::write(&mut out, model)?,
+        Format::Pomdpx => pomdpx_writer::write(&mut out, model, Form::Tables)?,
+        Format::PomdpxDd => pomdpx_writer::write(&mut out, model, Form::Diagrams)?,
         Format::Json => json::write(&mut out, model)?,
         _ => return Err(no_place(format!("models cannot be written in {format}"))),
     }

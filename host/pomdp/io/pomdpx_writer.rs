@@ -1,4 +1,5 @@
-//! Writer of POMDPX 1.0: a flat model as one variable of states, one of actions and one of observations, with tables.
+//! Writer of POMDPX 1.0: a flat model as one variable of states, one of actions and one of observations, with tables or with
+//! [decision diagrams](super::pomdpx_diagrams).
 //!
 //! Numbers stand between blanks, because SARSOP's programs would read a tag behind a number as part of it. A row of a
 //! table with many nonzeros is one entry, and each nonzero of another row is one; absent entries are 0. Costs are
@@ -6,6 +7,7 @@
 
 use std::io::{self, Write};
 
+use super::pomdpx_diagrams::{self as diagrams, Variable, terminal};
 use super::pomdpx_function::MAX_ENTRIES;
 use crate::model::Pomdp;
 use warpkov_common::io::lines::{Put, no_place, quoted};
@@ -40,13 +42,13 @@ fn check(model: &Pomdp) -> io::Result<()> {
 }
 
 /// The values of a variable: names, or numbers with a prefix, as readers of `NumValues` call them.
-struct Values<'m> {
+pub struct Values<'m> {
     names: &'m [String],
     prefix: char,
 }
 
 impl Values<'_> {
-    fn get(&self, index: usize) -> String {
+    pub fn get(&self, index: usize) -> String {
         if self.names.is_empty() { format!("{}{index}", self.prefix) } else { name(self.names, index as u32) }
     }
 
@@ -86,10 +88,15 @@ fn row(
     Ok(())
 }
 
-const TABLE: &str = "<Parameter type=\"TBL\">\n";
+/// How functions are written.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Form {
+    Tables,
+    Diagrams,
+}
 
 /// Writes a model.
-pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
+pub fn write(out: &mut impl Write, model: &Pomdp, form: Form) -> io::Result<()> {
     check(model)?;
     let (count, action_count, observation_count) = (model.states(), model.actions(), model.observation_count());
     let names = model.names();
@@ -114,32 +121,53 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     }
     out.text("</Variable>\n")?;
 
+    let action = Variable { name: "action", values: &actions, count: action_count };
+    let [before, after] = ["state_0", "state_1"].map(|name| Variable { name, values: &states, count });
+    let seen = Variable { name: "observation", values: &observations, count: observation_count };
     out.text("<InitialStateBelief>\n<CondProb>\n<Var>state_0</Var>\n<Parent>null</Parent>\n")?;
-    out.text(TABLE)?;
-    row(out, "ProbTable", "", &states, count, (model.start().states(), model.start().probs()))?;
-    out.text("</Parameter>\n</CondProb>\n</InitialStateBelief>\n")?;
+    let start = (model.start().states(), model.start().probs());
+    match before.row(start, true).filter(|_| form == Form::Diagrams) {
+        Some(diagram) => writeln!(out, "<Parameter type=\"DD\">\n<DAG>{diagram}</DAG>\n</Parameter>")?,
+        None => table(out, |out| row(out, "ProbTable", "", &states, count, start))?,
+    }
+    out.text("</CondProb>\n</InitialStateBelief>\n")?;
 
     out.text("<StateTransitionFunction>\n<CondProb>\n<Var>state_1</Var>\n<Parent>action state_0</Parent>\n")?;
-    out.text(TABLE)?;
     let given = |action: u32, state: u32| format!("{} {}", actions.get(action as usize), states.get(state as usize));
-    for action in 0..action_count {
-        for state in 0..count {
-            row(out, "ProbTable", &given(action, state), &states, count, model.successors(state, action))?;
+    match form {
+        Form::Tables => table(out, |out| {
+            pairs(model).try_for_each(|(action, state)| {
+                row(out, "ProbTable", &given(action, state), &states, count, model.successors(state, action))
+            })
+        })?,
+        Form::Diagrams => {
+            let stays = |action: u32| (0..count).all(|s| model.successors(s, action) == (&[s][..], &[1.0][..]));
+            let whole = |action: u32| stays(action).then(|| after.persistent());
+            diagrams::write(out, action, before, whole, |a, s| after.row(model.successors(s, a), true))?;
         }
     }
-    out.text("</Parameter>\n</CondProb>\n</StateTransitionFunction>\n")?;
+    out.text("</CondProb>\n</StateTransitionFunction>\n")?;
 
     out.text("<ObsFunction>\n<CondProb>\n<Var>observation</Var>\n<Parent>action state_1</Parent>\n")?;
-    out.text(TABLE)?;
-    for action in 0..action_count {
-        for state in 0..count {
-            let observed = model.observed(action, state);
-            row(out, "ProbTable", &given(action, state), &observations, observation_count, observed)?;
-        }
+    match form {
+        Form::Tables => table(out, |out| {
+            pairs(model).try_for_each(|(action, state)| {
+                let observed = model.observed(action, state);
+                row(out, "ProbTable", &given(action, state), &observations, observation_count, observed)
+            })
+        })?,
+        Form::Diagrams => diagrams::write(out, action, after, |_| None, |a, s| seen.row(model.observed(a, s), true))?,
     }
-    out.text("</Parameter>\n</CondProb>\n</ObsFunction>\n<RewardFunction>\n")?;
-    rewards(out, model, &states, given)?;
+    out.text("</CondProb>\n</ObsFunction>\n<RewardFunction>\n")?;
+    rewards(out, model, form, [action, before, after], given)?;
     out.text("</RewardFunction>\n</pomdpx>\n")
+}
+
+/// Writes a table with these entries.
+fn table<W: Write>(out: &mut W, entries: impl FnOnce(&mut W) -> io::Result<()>) -> io::Result<()> {
+    out.text("<Parameter type=\"TBL\">\n")?;
+    entries(out)?;
+    out.text("</Parameter>\n")
 }
 
 /// All pairs of an action and a state.
@@ -164,40 +192,67 @@ fn follows(model: &Pomdp, pair: (u32, u32)) -> bool {
 fn rewards(
     out: &mut impl Write,
     model: &Pomdp,
-    states: &Values<'_>,
+    form: Form,
+    [action, before, after]: [Variable; 3],
     given: impl Fn(u32, u32) -> String,
 ) -> io::Result<()> {
     let (process, sign) = (model.process(), model.process().objective().sign());
     let own = process.rewards();
-    let (following, others): (Vec<_>, Vec<_>) = pairs(model).partition(|&pair| follows(model, pair));
-    out.text("<Func>\n<Var>reward</Var>\n<Parent>action state_0</Parent>\n")?;
-    out.text(TABLE)?;
-    // A table needs an entry.
-    writeln!(out, "<Entry><Instance> * * </Instance><ValueTable> 0 </ValueTable></Entry>")?;
-    for (action, state) in others {
-        let reward = process.action_reward(place(model, (action, state)));
-        if reward != 0.0 {
-            write!(out, "<Entry><Instance> {} </Instance><ValueTable> ", given(action, state))?;
-            out.real(sign * reward)?;
-            writeln!(out, " </ValueTable></Entry>")?;
-        }
-    }
-    out.text("</Parameter>\n</Func>\n")?;
-    if following.is_empty() {
-        return Ok(());
-    }
-    out.text("<Func>\n<Var>reward_of_next</Var>\n<Parent>action state_0 state_1</Parent>\n")?;
-    out.text(TABLE)?;
-    for (action, state) in following {
+    // 0 where the reward depends on the next state.
+    let alone = |pair: (u32, u32)| match follows(model, pair) {
+        true => 0.0,
+        false => sign * process.action_reward(place(model, pair)),
+    };
+    // Successors with their rewards; none where these do not depend on them.
+    let following = |(action, state): (u32, u32)| {
         let place = place(model, (action, state));
+        if !follows(model, (action, state)) {
+            return (&[][..], Vec::new());
+        }
         let ((columns, numbers), all) = (own.row(place), process.action_reward(place));
         let successors = model.successors(state, action).0;
         let total = |next: &u32| {
             let index = columns.iter().position(|column| column == next);
             sign * (index.map_or(0.0, |index| numbers[index]) + all)
         };
-        let totals: Vec<f64> = successors.iter().map(total).collect();
-        row(out, "ValueTable", &given(action, state), states, model.states(), (successors, &totals))?;
+        (successors, successors.iter().map(total).collect::<Vec<f64>>())
+    };
+    out.text("<Func>\n<Var>reward</Var>\n<Parent>action state_0</Parent>\n")?;
+    match form {
+        Form::Tables => table(out, |out| {
+            // A table needs an entry.
+            writeln!(out, "<Entry><Instance> * * </Instance><ValueTable> 0 </ValueTable></Entry>")?;
+            for (action, state) in pairs(model).filter(|&pair| alone(pair) != 0.0) {
+                write!(out, "<Entry><Instance> {} </Instance><ValueTable> ", given(action, state))?;
+                out.real(alone((action, state)))?;
+                writeln!(out, " </ValueTable></Entry>")?;
+            }
+            Ok(())
+        })?,
+        Form::Diagrams => diagrams::write(out, action, before, |_| None, |a, s| Some(terminal(alone((a, s)))))?,
     }
-    out.text("</Parameter>\n</Func>\n")
+    out.text("</Func>\n")?;
+    if !pairs(model).any(|pair| follows(model, pair)) {
+        return Ok(());
+    }
+    out.text("<Func>\n<Var>reward_of_next</Var>\n<Parent>action state_0 state_1</Parent>\n")?;
+    match form {
+        Form::Tables => table(out, |out| {
+            pairs(model).filter(|&pair| follows(model, pair)).try_for_each(|(action, state)| {
+                let (successors, totals) = following((action, state));
+                row(out, "ValueTable", &given(action, state), after.values, after.count, (successors, &totals))
+            })
+        })?,
+        Form::Diagrams => diagrams::write(
+            out,
+            action,
+            before,
+            |_| None,
+            |a, s| {
+                let (successors, totals) = following((a, s));
+                after.row((successors, &totals), false)
+            },
+        )?,
+    }
+    out.text("</Func>\n")
 }

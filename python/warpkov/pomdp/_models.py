@@ -580,7 +580,7 @@ def load(path: Path, *, format: str | None = None) -> Model:
     ----------
     path : str or path
         The file.
-    format : {"pomdp", "pomdpx", "json"}, optional
+    format : {"pomdp", "pomdpx", "pomdpx-dd", "json"}, optional
         The format. By default that of the extension or the content.
     """
     return Model._of(_warpkov.Pomdp.load(path, format))
@@ -595,7 +595,7 @@ def save(model: Model, path: Path, *, format: str | None = None) -> None:
         The model.
     path : str or path
         The file.
-    format : {"pomdp", "pomdpx", "json"}, optional
+    format : {"pomdp", "pomdpx", "pomdpx-dd", "json"}, optional
         The format. By default that of the extension, or JSON.
     """
     model.save(path, format)

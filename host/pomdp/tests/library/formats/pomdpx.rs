@@ -31,10 +31,14 @@ fn pomdpx_is_flattened() {
 /// Models as POMDPX are the same, bit for bit, at any magnitude; states without names get those of `NumValues`.
 #[test]
 fn written_pomdpx_is_read_back() {
+    [Format::Pomdpx, Format::PomdpxDd].into_iter().for_each(is_read_back);
+}
+
+fn is_read_back(format: Format) {
     use crate::random::Random;
     let written = |model: &Pomdp| {
         let mut text = Vec::new();
-        formats::write_to(&mut text, Format::Pomdpx, model).map(|()| text).map_err(|error| error.to_string())
+        formats::write_to(&mut text, format, model).map(|()| text).map_err(|error| error.to_string())
     };
     let read = |model: &Pomdp| formats::read_from(&written(model).unwrap()[..], "m", None).unwrap();
     assert_same(&read(&model(TIGER)), &model(TIGER), "tiger");
@@ -120,6 +124,34 @@ fn written_pomdpx_is_read_back() {
     }
     let seen = formats::read_from(seen("maximize").as_bytes(), "m", None).unwrap();
     assert!(written(&seen).unwrap_err().contains("a component observed at the start"));
+}
+
+/// Equal parts are written once, and short ones in a word.
+#[test]
+fn written_diagrams_are_small() {
+    let written = |model: &Pomdp, format| {
+        let mut text = Vec::new();
+        formats::write_to(&mut text, format, model).unwrap();
+        String::from_utf8(text).unwrap()
+    };
+    let tiger = written(&model(TIGER), Format::PomdpxDd);
+    for part in [
+        "<DAG><SubDAG type=\"uniform\" var=\"state_0\"/></DAG>",
+        "<Edge val=\"listen\"><SubDAG type=\"persistent\" var=\"state_1\"/></Edge>",
+        "<Edge val=\"open-left\"><SubDAG type=\"uniform\" var=\"state_1\"/></Edge>",
+        "<Edge val=\"listen\"><Terminal> -1",
+    ] {
+        assert!(tiger.contains(part), "{part} in {tiger}");
+    }
+    // The robot moves alike wherever the opponent is.
+    let tag = warpkov_pomdp::generate::Tag::default().generate().unwrap();
+    let tag = warpkov_pomdp::model::PomdpParts { seen: Vec::new(), ..tag.into_parts() }.validated().unwrap();
+    let (tables, diagrams) = (written(&tag, Format::Pomdpx), written(&tag, Format::PomdpxDd));
+    assert!(diagrams.contains("<SubDAGTemplate id=\"t0\">"), "{} bytes", diagrams.len());
+    assert!(diagrams.len() < tables.len(), "{} and {} bytes", diagrams.len(), tables.len());
+    let read = formats::read_from(diagrams.as_bytes(), "m", None).unwrap();
+    let again = formats::read_from(tables.as_bytes(), "m", None).unwrap();
+    assert_same(&read, &again, "tag");
 }
 
 #[test]
