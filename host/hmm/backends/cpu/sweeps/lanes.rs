@@ -14,20 +14,26 @@ use warpkov_runtime::Precise;
 /// Steps whose emission rows are computed at once where α is not kept.
 const AHEAD: usize = 16;
 
-/// The forward recursion of one sequence.
+/// Rows that are read and written as vectors. Where the stack happens to begin elsewhere, vectors cross cache lines, and a step of the
+/// likelihood takes half as long again.
+#[repr(align(64))]
+struct Aligned<A>(A);
+
+/// The forward recursion of one sequence. Its rows begin at cache lines, as [`Aligned`] ones do.
 #[derive(Clone)]
+#[repr(C, align(64))]
 struct SingleForward<'a, T> {
+    /// α of the last step; π before the first.
+    alpha: [T; LANES],
+    /// d; `errors` holds d A.
+    doubts: [T; LANES],
+    errors: [T; LANES],
     given: Given<'a, T>,
     /// Index of the first observation.
     place: usize,
     length: usize,
     course: Course,
     frontier: Frontier<T>,
-    /// α of the last step; π before the first.
-    alpha: [T; LANES],
-    /// d; `errors` holds d A.
-    doubts: [T; LANES],
-    errors: [T; LANES],
 }
 
 /// The rows of at most `length` steps.
@@ -173,11 +179,11 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
         let weight = pairs.as_ref().map_or(1.0, |_| seen.weight(group.members[slot]) / seen.unit());
         let backward = chain.backward().panel::<LANES>(0);
         let mut behind = Behind::new::<T>(steps);
-        let mut beta: [T; LANES] = from_fn(|lane| chain.ending[lane]);
+        let mut beta: Aligned<[T; LANES]> = Aligned(from_fn(|lane| chain.ending[lane]));
         // b̃ of the step behind, if it was computed.
-        let mut emitted = [T::ZERO; LANES];
+        let mut emitted = Aligned([T::ZERO; LANES]);
         // Right factors of ξ, filled from the back.
-        let (mut right, mut begin) = ([[T::ZERO; LANES]; BLOCK], BLOCK);
+        let (mut right, mut begin) = (Aligned([[T::ZERO; LANES]; BLOCK]), BLOCK);
         for stretch in (0..stretches).rev() {
             let range = of_stretch(stretch);
             if stretch + 1 < stretches {
@@ -190,41 +196,42 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
                 }
                 let (alpha, (mark, _), last) = (filled.rows[index], filled.marks[index], t + 1 == steps);
                 // b̃(oₜ₊₁) ∘ βₜ₊₁
-                let mut weighted = [T::ZERO; LANES];
+                let mut weighted = Aligned([T::ZERO; LANES]);
                 if !last {
                     if !computes {
                         let scale = Scale::Known(behind.shift);
                         let row = chain.emitter.row::<S>(seen, place + t + 1, scale, LANES, &mut filled.scratch).0;
-                        emitted = from_fn(|lane| row[lane]);
+                        emitted.0 = from_fn(|lane| row[lane]);
                     }
                     let unit = T::from_f64(behind.unit);
                     // u comes last: it takes as long to compute as the product, whose entries T holds: they are at most 2²ᵏ⁺³,
                     // with the k of the limits.
-                    let product: [T; LANES] = from_fn(|lane| beta[lane] * emitted[lane]);
-                    weighted = product.map(|x| x * unit);
-                    beta = few::<S, SumProduct, T, LANES>(&product, backward).map(|x| x * unit);
+                    let product: [T; LANES] = from_fn(|lane| beta.0[lane] * emitted.0[lane]);
+                    weighted.0 = product.map(|x| x * unit);
+                    beta.0 = few::<S, SumProduct, T, LANES>(&product, backward).map(|x| x * unit);
                 }
-                let mut gamma = alpha;
-                let sum = weigh(&mut gamma, T::from_f64(mark.unit), &beta).to_f64();
-                let Some(inverse) = behind.advance::<T>(sum, total(&beta).to_f64(), mark, last) else {
+                let mut gamma = Aligned(alpha);
+                let sum = weigh(&mut gamma.0, T::from_f64(mark.unit), &beta.0).to_f64();
+                let Some(inverse) = behind.advance::<T>(sum, total(&beta.0).to_f64(), mark, last) else {
                     return f64::NAN;
                 };
                 if let Some(pairs) = pairs.as_deref_mut() {
                     if !last {
                         let scale = T::from_f64(mark.unit * inverse * weight);
                         begin -= 1;
-                        right[begin] = weighted.map(|x| x * scale);
+                        right.0[begin] = weighted.0.map(|x| x * scale);
                     }
                     if begin == 0 || index == 0 {
                         let left = &filled.rows[index..][..BLOCK - begin];
-                        accumulate(chain.n, LANES, left.as_flattened(), right[begin..].as_flattened(), pairs);
+                        accumulate(chain.n, LANES, left.as_flattened(), right.0[begin..].as_flattened(), pairs);
                         begin = BLOCK;
                     }
                 }
                 let scale = T::from_f64(inverse * weight);
-                show.show(slot, t, &gamma.map(|x| x * scale));
+                gamma.0 = gamma.0.map(|x| x * scale);
+                show.show(slot, t, &gamma.0);
                 if computes {
-                    emitted = filled.rows[length + index];
+                    emitted.0 = filled.rows[length + index];
                 }
             }
         }
