@@ -16,8 +16,7 @@
 //! policy if the bound exceeds d.
 //!
 //! The solves begin with a large gap and few expansions. The gap shrinks as the bounds approach each other, and expansions double where they do
-//! not. All bounds hold at any time, rounding included. A cost
-//! above d by 10⁻⁹ of the largest sum of costs there may be counts as d.
+//! not. All bounds hold at any time, rounding included. A cost above d by 10⁻⁹ of the largest sum of costs there may be counts as d.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -49,7 +48,7 @@ const SLOW: f64 = 0.9;
 const SAME: f64 = 1e-9;
 
 /// Part of the time left that a solve may take.
-const SHARE: f64 = 0.2;
+const SHARE: f64 = 0.5;
 
 /// Time that is too short for another solve.
 const SHORT: Duration = Duration::from_millis(20);
@@ -354,7 +353,7 @@ impl Pricing<'_, '_> {
             if closed <= (1.0 - SLOW) * (upper - lower) && !last.reached() && self.stopped.is_none() {
                 match last.ended {
                     Status::Iterations if self.options.limits.iterations.is_none_or(|most| most > self.effort) => {
-                        self.effort *= 2;
+                        self.effort = self.effort.saturating_mul(2);
                     }
                     Status::Time => {}
                     ended if closed <= 0.0 => break ended,
@@ -392,7 +391,7 @@ impl Pricing<'_, '_> {
                 _ => multiplier /= SHRINK,
             }
             if !last.reached() {
-                self.effort *= 2;
+                self.effort = self.effort.saturating_mul(2);
             }
             if gap < FINEST || !multiplier.is_finite() {
                 self.stopped.get_or_insert(Status::Stalled);
@@ -519,10 +518,10 @@ impl Pricing<'_, '_> {
             let limit = self.limit.max(own.cost);
             offer(Mixture { first, second: first, part: 1.0, value: own.value });
             for (second, other) in all().filter(|(_, other)| other.cost > limit && other.value > own.value) {
-                let mut part = (other.cost - limit) / (other.cost - own.cost);
+                let (mut part, mut step) = ((other.cost - limit) / (other.cost - own.cost), f64::EPSILON);
                 // Rounding must not exceed the limit.
                 while part < 1.0 && mixed(part, own.cost, other.cost) > limit {
-                    part += f64::EPSILON * part.max(f64::EPSILON);
+                    (part, step) = (part + step, 2.0 * step);
                 }
                 let part = part.min(1.0);
                 let rounding = f64::EPSILON * own.value.abs().max(other.value.abs());

@@ -250,6 +250,24 @@ fn half_of_the_work_is_half_of_the_value() {
     assert!(matches!(endless, Err(Error::Model(_))));
 }
 
+/// Costs that differ by little of their size, and limits just beside one of them, leave mixtures with a part of nearly 0 or 1.
+#[test]
+fn mixtures_of_nearly_one_policy_end() {
+    let (model, _) = work(0.5);
+    for cost in [1e-12, 1.0, 1e12] {
+        for more in [1e-14, 1e-9, 1e-3] {
+            let costs = [cost * (1.0 + more), cost];
+            for part in [1e-15, 1e-7, 0.5, 1.0 - 1e-7, 1.0 - 1e-15] {
+                let limit = 2.0 * cost * (1.0 + part * more);
+                let found =
+                    solve(&model, &costs, Constraint::AtMost(limit), &options(Gap::Absolute(1e-2), None), &mut watch());
+                let found = found.unwrap();
+                check(&model, &costs, Constraint::AtMost(limit), &found, &format!("{cost:e} {more:e} {part:e}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn costs_that_are_the_rewards_bound_them() {
     // The largest reward of at most d is d, or the least one.
