@@ -99,9 +99,14 @@ impl Constraint {
 
 impl fmt::Display for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AtMost(limit) => write!(f, "at most {limit}"),
-            Self::AtLeast(limit) => write!(f, "at least {limit}"),
+        let bound = match self {
+            Self::AtMost(_) => "at most",
+            Self::AtLeast(_) => "at least",
+        };
+        let limit = self.limit();
+        match limit == 0.0 || (1e-4..1e15).contains(&limit.abs()) {
+            true => write!(f, "{bound} {limit}"),
+            false => write!(f, "{bound} {limit:e}"),
         }
     }
 }
@@ -334,6 +339,10 @@ impl Pricing<'_, '_> {
             }
             if let Some(stopped) = self.stopped {
                 break stopped;
+            }
+            // What a cost may exceed the limit by has its price, too.
+            if upper - lower <= 4.0 * self.slack * self.upper().0 {
+                break Status::Stalled;
             }
             // Solves whose gap is not far below that of the bounds tell little.
             if upper - lower <= 3.0 * gap {

@@ -304,6 +304,18 @@ fn an_observed_component_has_its_own_nodes() {
     }
 }
 
+/// A gap below what the limit is exact to ends a run, too.
+#[test]
+fn gaps_that_cannot_be_reached_end_a_run() {
+    let (model, costs) = work(0.9);
+    let found =
+        solve(&model, &costs, Constraint::AtMost(5.0), &options(Gap::Absolute(1e-12), None), &mut watch()).unwrap();
+    assert_eq!(found.status, Status::Stalled);
+    assert!(found.upper - found.lower < 1e-7 && found.upper - found.lower > found.gap_limit, "{found:?}");
+    assert_eq!(Constraint::AtMost(-2.5).to_string(), "at most -2.5");
+    assert_eq!(Constraint::AtLeast(1e308).to_string(), "at least 1e308");
+}
+
 #[test]
 fn limits_and_observers_end_a_run() {
     let (model, costs) = work(0.99);
