@@ -1,6 +1,6 @@
 //! Tied transitions: entries of A that training keeps equal.
 //!
-//! Each transition has a class, or is on its own (class 0). TiedRows that share a class are *tied*: they have the same classes, each as
+//! Each transition has a class, or is on its own (class 0). Rows that share a class are *tied*: they have the same classes, each as
 //! often, and share the probabilities of these; what remains is divided among the transitions on their own, and the end, in each row by
 //! itself. Let c be the expected counts with pseudocounts, T their sum over the tied rows, and class k occur mₖ times in each. Then
 //!
@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-/// TiedRows of A that share the probabilities of their classes.
+/// Rows of A that share the probabilities of their classes.
 struct TiedRows {
     rows: Vec<usize>,
     /// The classes, and how often each occurs in every row. In ascending order.
