@@ -5,26 +5,22 @@ use std::path::PathBuf;
 
 use clap::Args;
 use warpkov_pomdp::constrained::{self, Constraint};
-use warpkov_pomdp::io::{self as formats, Format, Kind};
+use warpkov_pomdp::io as formats;
 use warpkov_pomdp::options::{Limits, SolveOptions};
-use warpkov_pomdp::plot::draw_bounds;
 use warpkov_pomdp::report::Limited;
-use warpkov_pomdp::solution::RankShare;
 use warpkov_runtime::choose::DeviceChoice;
 
-use super::ends::{Ends, observer};
-use super::file::{Input, output_format};
+use super::file::Input;
+use super::search::{Ends, GraphFiles, ToGraph, observer};
 use super::{Error, Outcome, outcome};
-use crate::common::choice::choice;
-use crate::common::file::{FileOrStd, reads};
+use crate::common::file::reads;
 use crate::common::interrupts::handle_interrupts;
 use crate::common::number;
-use crate::common::output::{Output, Plots, Quiet};
 
 /// Bounds the best value of the start belief among the policies that keep the expected discounted sum of costs within a limit.
 ///
 /// The best policy may throw a coin at the start: the result is a mixture of at most two controllers, of which the report says how probable
-/// each is, and in which node of --out it begins. The price is how much the value changes with the limit.
+/// each is, and in which node of --out, which has them one behind the other, it begins. The price is how much the value changes with the limit.
 /// Exit code 0 if the bounds differ by at most --relative-gap or --gap; 1 if a limit ended the run first, or if no policy is within --at-most
 /// or --at-least.
 #[derive(Args)]
@@ -58,21 +54,8 @@ pub struct Arguments {
     /// Seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Write the controllers to this file, one behind the other, .pg or Graphviz' .dot; or with - to the standard output, in place of the
-    /// report.
-    #[arg(long, value_name = "FILE|-")]
-    out: Option<FileOrStd>,
-    /// Format of --out: pg or dot [default: that of its extension; pg on the standard output].
-    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT", requires = "out")]
-    to: Option<Format>,
-    /// Draw both bounds against time to this file, .svg or .png. May be repeated.
-    #[arg(long, value_name = "FILE")]
-    plot: Vec<PathBuf>,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    quiet: Quiet,
+    to: ToGraph,
 }
 
 const EXAMPLES: &str = "\
@@ -84,17 +67,7 @@ Examples:
 /// Reads the models, solves them, writes the controllers and the plot, prints the report.
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let Arguments { input, costs, at_most, at_least, device, horizon, exact, ends, memory, seed, .. } = arguments;
-    let file = match arguments.out {
-        Some(file) => {
-            let format = output_format(&file, arguments.to, &[Kind::Graph], Format::Pg)?;
-            Some((file, format))
-        }
-        None => None,
-    };
-    let quiet = arguments.quiet.quiet;
-    let output = Output::to_file(file, arguments.json)?.quiet(quiet);
-    let plots = Plots::new(arguments.plot)?;
-    plots.check(1)?;
+    let files = GraphFiles::try_from(arguments.to)?;
     let constraint = match (at_most, at_least) {
         (Some(limit), _) => Constraint::AtMost(limit),
         (None, limit) => Constraint::AtLeast(limit.unwrap_or_default()),
@@ -106,15 +79,10 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let costs = constrained::costs_of(&formats::read(&costs, None)?, &model)
         .map_err(|error| Error::Usage(format!("{}: {error}", costs.display())))?;
     handle_interrupts();
-    let found = constrained::solve(&model, &costs, constraint, &options, &mut observer(quiet))?;
+    let found = constrained::solve(&model, &costs, constraint, &options, &mut observer(files.quiet))?;
     let outcome = outcome(found.status);
     let report = Limited { model: &model, constraint, found: &found };
-    // A full disk or a closed pipe must not lose the other results.
-    let written = output.write(&report);
-    let (name, no_ranks): (_, &[RankShare]) = (input.file.name(), &[]);
-    let title = format!("{name}: value from {:.4} to {:.4}, cost {constraint}", found.lower, found.upper);
-    let drawn = plots.draw(&name, no_ranks, |format| draw_bounds(&title, &found.rounds, format));
-    output.print(&report, out)?;
-    written.and(drawn)?;
+    let title = format!("value from {:.4} to {:.4}, cost {constraint}", found.lower, found.upper);
+    files.write(&report, (&input.file.name(), &title), &found.rounds, out)?;
     Ok(outcome)
 }

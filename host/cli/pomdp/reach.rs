@@ -1,29 +1,22 @@
 //! `warpkov pomdp reach`.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use warpkov_mdp::criterion::Criterion;
 use warpkov_mdp::model::{Mdp, MdpParts};
 use warpkov_pomdp::criterion;
-use warpkov_pomdp::io::{Format, Kind};
 use warpkov_pomdp::model::Pomdp;
 use warpkov_pomdp::options::Limits;
-use warpkov_pomdp::plot::draw_bounds;
 use warpkov_pomdp::report::Reached;
-use warpkov_pomdp::solution::RankShare;
 use warpkov_runtime::choose::DeviceChoice;
 
-use super::ends::{Ends, observer};
-use super::file::{Input, output_format};
+use super::file::Input;
+use super::search::{Ends, GraphFiles, ToGraph, observer};
 use super::{Error, Outcome, outcome};
-use crate::common::choice::choice;
-use crate::common::file::FileOrStd;
 use crate::common::interrupts::handle_interrupts;
 use crate::common::number;
-use crate::common::output::{Output, Plots, Quiet};
 use crate::mdp::criterion::goal_states;
 
 /// Bounds the best probability of reaching goal states from the start, or the best sum of rewards until then. Ignores the discount.
@@ -62,20 +55,8 @@ pub struct Arguments {
     /// Maximum number of rounds, each of which expands half as many beliefs as all before.
     #[arg(long, value_name = "N")]
     iterations: Option<u64>,
-    /// Write the controller to this file, .pg or Graphviz' .dot; or with - to the standard output, in place of the report.
-    #[arg(long, value_name = "FILE|-")]
-    out: Option<FileOrStd>,
-    /// Format of --out: pg or dot [default: that of its extension; pg on the standard output].
-    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT", requires = "out")]
-    to: Option<Format>,
-    /// Draw both bounds against time to this file, .svg or .png. May be repeated.
-    #[arg(long, value_name = "FILE")]
-    plot: Vec<PathBuf>,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    quiet: Quiet,
+    to: ToGraph,
 }
 
 const EXAMPLES: &str = "\
@@ -87,17 +68,7 @@ Examples:
 
 /// Reads the model, solves it, writes the controller and the plot, prints the report.
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
-    let file = match arguments.out {
-        Some(file) => {
-            let format = output_format(&file, arguments.to, &[Kind::Graph], Format::Pg)?;
-            Some((file, format))
-        }
-        None => None,
-    };
-    let quiet = arguments.quiet.quiet;
-    let output = Output::to_file(file, arguments.json)?.quiet(quiet);
-    let plots = Plots::new(arguments.plot)?;
-    plots.check(1)?;
+    let files = GraphFiles::try_from(arguments.to)?;
     let limits = Limits {
         target: arguments.target,
         memory: arguments.memory,
@@ -115,16 +86,11 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         false => Criterion::Reach { goal },
     };
     handle_interrupts();
-    let found = criterion::solve(&model, &criterion, arguments.device, &limits, &mut observer(quiet))?;
+    let found = criterion::solve(&model, &criterion, arguments.device, &limits, &mut observer(files.quiet))?;
     let outcome = outcome(found.status);
     let report = Reached { model: &model, criterion: &criterion, found: &found };
-    // A full disk or a closed pipe must not lose the other results.
-    let written = output.write(&report);
-    let (name, no_ranks): (_, &[RankShare]) = (arguments.input.file.name(), &[]);
-    let title = format!("{name}: {} from {:.4} to {:.4}", report.quantity(), found.lower, found.upper);
-    let drawn = plots.draw(&name, no_ranks, |format| draw_bounds(&title, &found.rounds, format));
-    output.print(&report, out)?;
-    written.and(drawn)?;
+    let title = format!("{} from {:.4} to {:.4}", report.quantity(), found.lower, found.upper);
+    files.write(&report, (&arguments.input.file.name(), &title), &found.rounds, out)?;
     Ok(outcome)
 }
 

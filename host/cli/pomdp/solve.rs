@@ -18,8 +18,8 @@ use warpkov_pomdp::solve::{self, Session, solve_session};
 use warpkov_runtime::choose::{DeviceChoice, Devices};
 use warpkov_runtime::comm::{self, Communicator};
 
-use super::ends::{self, Ends};
 use super::file::{Input, output_format};
+use super::search::{self, Ends};
 use super::{Error, Outcome, outcome};
 use crate::common::checkpoint;
 use crate::common::choice::choice;
@@ -278,7 +278,7 @@ fn draw(plots: &Plots, name: &str, solution: &Solution) -> Result<(), Error> {
 /// nothing else ends the run. Stops the solver after Ctrl-C.
 fn observer(options: &Options, first: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
     let quiet = options.quiet || !first;
-    let (mut observe, mut patience) = (ends::observer(quiet), Patience::new(&options.solve.limits));
+    let (mut observe, mut patience) = (search::observer(quiet), Patience::new(&options.solve.limits));
     move |round| {
         let flow = observe(round);
         if !quiet && patience.is_slow(round) {
