@@ -176,6 +176,18 @@ fn decimal(bound: f64, gap: f64) -> String {
     if gap > 0.0 && gap < 1e-5 && bound.abs() < 1e-2 { format!("{bound:.9e}") } else { format!("{bound:.6}") }
 }
 
+/// A line of the bounds of something, with the limit of their gap where it was missed.
+fn between(what: &str, [lower, upper]: [f64; 2], gap_limit: f64) -> String {
+    // Equal infinities have no gap.
+    let gap = if lower == upper { 0.0 } else { upper - lower };
+    let [lower, upper] = [lower, upper].map(|bound| decimal(bound, gap));
+    let mut line = format!("{what}: {lower} to {upper}, gap {gap:.1e}");
+    if gap > gap_limit {
+        line += &format!("; the limit is {gap_limit:.1e}");
+    }
+    line
+}
+
 /// Bounds on a criterion without a discount.
 #[derive(Clone, Copy)]
 pub struct Reached<'a> {
@@ -201,15 +213,9 @@ impl Reached<'_> {
 
     fn bounds(&self) -> String {
         let Undiscounted { lower, upper, gap_limit, .. } = *self.found;
-        let gap = if lower == upper { 0.0 } else { upper - lower };
-        let [lower, upper] = [lower, upper].map(|bound| decimal(bound, gap));
         let mut quantity = self.quantity().chars();
         let first = quantity.next().map(|first| first.to_ascii_uppercase());
-        let mut line = format!("{}{}: {lower} to {upper}, gap {gap:.1e}", first.unwrap_or_default(), quantity.as_str());
-        if gap > gap_limit {
-            line += &format!("; the limit is {gap_limit:.1e}");
-        }
-        line
+        between(&format!("{}{}", first.unwrap_or_default(), quantity.as_str()), [lower, upper], gap_limit)
     }
 }
 
@@ -290,13 +296,7 @@ pub struct Limited<'a> {
 impl Limited<'_> {
     fn bounds(&self) -> String {
         let Constrained { lower, upper, gap_limit, .. } = *self.found;
-        let gap = upper - lower;
-        let [lower, upper] = [lower, upper].map(|bound| decimal(bound, gap));
-        let mut line = format!("Value at the start, cost {}: {lower} to {upper}, gap {gap:.1e}", self.constraint);
-        if gap > gap_limit {
-            line += &format!("; the limit is {gap_limit:.1e}");
-        }
-        line
+        between(&format!("Value at the start, cost {}", self.constraint), [lower, upper], gap_limit)
     }
 }
 

@@ -419,13 +419,8 @@ fn pomdp_constrain(
     let mut observe =
         |_: &Round| if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let model = &model.0;
-    let found = detached(py, || constrained::solve(model, &costs, constraint, &options, &mut observe))?;
-    let found = match found {
-        Err(constrained::Error::NotFound { status: Status::Interrupted, .. }) => {
-            return Err(PyKeyboardInterrupt::new_err(()));
-        }
-        found => found.map_err(exception)?,
-    };
+    let found =
+        detached(py, || constrained::solve(model, &costs, constraint, &options, &mut observe))?.map_err(exception)?;
     if found.status == Status::Interrupted {
         return Err(PyKeyboardInterrupt::new_err(()));
     }

@@ -126,7 +126,8 @@ pub fn write(out: &mut impl Write, model: &Pomdp, form: Form) -> io::Result<()> 
     let seen = Variable { name: "observation", values: &observations, count: observation_count };
     out.text("<InitialStateBelief>\n<CondProb>\n<Var>state_0</Var>\n<Parent>null</Parent>\n")?;
     let start = (model.start().states(), model.start().probs());
-    match before.row(start, true).filter(|_| form == Form::Diagrams) {
+    let diagram = (form == Form::Diagrams).then(|| before.row(start, true)).flatten();
+    match diagram {
         Some(diagram) => writeln!(out, "<Parameter type=\"DD\">\n<DAG>{diagram}</DAG>\n</Parameter>")?,
         None => table(out, |out| row(out, "ProbTable", "", &states, count, start))?,
     }
