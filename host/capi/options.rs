@@ -40,9 +40,10 @@ pub const OF_MDP: [&str; 17] = [
 ];
 
 /// Options of a solve of a POMDP.
-pub const OF_POMDP: [&str; 16] = [
+pub const OF_POMDP: [&str; 17] = [
     "backups",
     "beliefs",
+    "companion",
     "device",
     "exact",
     "expansion",

@@ -252,6 +252,7 @@ fn solve_options(given: &wk_options) -> Result<SolveOptions, Error> {
         scheme: given.choice("backups")?,
         beliefs: given.count("beliefs", 1)?.unwrap_or(default.beliefs),
         trials: given.count("trials", 1)?,
+        companion: given.holds("companion", false)?,
         seed: given.count("seed", 0)?.unwrap_or(default.seed),
         limits: Limits {
             gap: Gap::asked(gap, relative, exact),

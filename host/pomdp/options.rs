@@ -195,7 +195,10 @@ pub struct SolveOptions {
     pub beliefs: usize,
     /// Number of walks or trials that are backed up together; `None` for 1 on the CPU and 64 on a device.
     pub trials: Option<usize>,
-    /// Seed. Equal seeds give equal runs, unless a time limit ends them.
+    /// Whether a search on the CPU takes trials [beside](super::solve::companion) the walks on a device, in
+    /// as much memory of the host. Equal runs then have different results.
+    pub companion: bool,
+    /// Seed. Equal seeds give equal runs, unless a time limit ends them, or there is a `companion`.
     pub seed: u64,
     /// Stopping criteria and limits.
     pub limits: Limits,
@@ -212,6 +215,7 @@ impl Default for SolveOptions {
             scheme: None,
             beliefs: 256,
             trials: None,
+            companion: false,
             seed: 0,
             limits: Limits::default(),
         }

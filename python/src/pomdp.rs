@@ -221,6 +221,7 @@ struct Options {
     backups: Option<String>,
     beliefs: usize,
     trials: Option<usize>,
+    companion: bool,
     seed: u64,
     gap: Option<f64>,
     relative_gap: Option<f64>,
@@ -276,6 +277,7 @@ impl Options {
             scheme: self.backups.as_deref().map(|name| choice("backups", name)).transpose()?,
             beliefs: self.beliefs,
             trials: self.trials,
+            companion: self.companion,
             seed: self.seed,
             limits: Limits {
                 gap,

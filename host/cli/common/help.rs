@@ -27,12 +27,13 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Options that few people need: those for clusters, for layouts and for experiments.
-const RARE: [&str; 41] = [
+const RARE: [&str; 42] = [
     "all-steps",
     "auto-resume",
     "backups",
     "beliefs",
     "checkpoint-every",
+    "companion",
     "costs",
     "device-memory",
     "divide",

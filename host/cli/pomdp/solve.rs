@@ -69,6 +69,10 @@ pub struct Arguments {
     /// Number of trials or walks whose paths are backed up together [default: 1 on the CPU, 64 on a device].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     trials: Option<u32>,
+    /// Beside the walks on a GPU, search on the CPU by trials guided by the bounds, and share the upper bounds. Equal runs then have
+    /// different results.
+    #[arg(long)]
+    companion: bool,
     /// Seed of the random numbers: equal seeds on equally many processes or GPUs give equal runs, unless --time ends them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -166,6 +170,7 @@ impl TryFrom<Arguments> for Options {
             scheme: arguments.backups,
             beliefs: arguments.beliefs as usize,
             trials: arguments.trials.map(|trials| trials as usize),
+            companion: arguments.companion,
             seed: arguments.seed,
             limits,
         };

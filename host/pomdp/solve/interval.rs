@@ -16,6 +16,23 @@ pub struct Interval {
     pub upper: f64,
 }
 
+impl Default for Interval {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl Interval {
+    /// No bounds.
+    pub const ALL: Self = Self { lower: f64::NEG_INFINITY, upper: f64::INFINITY };
+
+    /// The better of both lower, and of both upper bounds.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { lower: self.lower.max(other.lower), upper: self.upper.min(other.upper) }
+    }
+}
+
 /// Bounds on the accumulated rounding errors of the lower and the upper bound.
 ///
 /// A backup has at most N [terms]; its error and that of [merged](MERGED) beliefs are discounted and sum to at most

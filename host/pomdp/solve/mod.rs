@@ -21,10 +21,11 @@ use warpkov_runtime::device::AnyDevice;
 
 use self::branch::Branch;
 use self::clock::{Clock, Standing, overtime};
+use self::companion::accompanied;
 use self::expand::Expand;
 use self::interval::{Interval, slack};
 use self::keeper::Keeper;
-use self::patience::{PATIENCE, min_improvement};
+use self::sampler::Sampler;
 use self::search::Search;
 use self::team::{Divided, Team};
 use super::alpha::AlphaVectors;
@@ -48,6 +49,7 @@ mod apart;
 pub mod bounds;
 pub mod branch;
 pub mod clock;
+pub mod companion;
 mod error;
 pub mod exact;
 pub mod expand;
@@ -60,6 +62,7 @@ mod nodes;
 pub mod patience;
 mod prune;
 mod rounds;
+mod sampler;
 pub mod scheme;
 pub mod search;
 pub mod team;
@@ -323,12 +326,21 @@ impl<'a, 'k> Run<'a, 'k> {
             search.resume(checkpoint, false);
         }
         let mut walkers = Walkers::new(device, model, backups, &search.upper_bound.informed)?;
-        let (standing, backups) = trials::run(&mut walkers, &mut search, expansion, options, keeper)?;
+        let initial = options.companion.then(|| search.initial());
+        let ((standing, backups), beside) = accompanied(model, options, initial, |companion| {
+            let (standing, backups) = trials::run(&mut walkers, &mut search, companion, expansion, options, keeper)?;
+            // All ranks return the same vectors.
+            let lower = if team.is_alone() { standing.bounds.lower } else { f64::INFINITY };
+            Ok(((standing, backups), lower))
+        })?;
         let shares = team.shares(&device_name, backups);
         let work = search.work;
         let clock = search.into_clock();
         let slack = walkers.slack(largest(model))[0].max(resume.map_or(0.0, |checkpoint| checkpoint.slack[0]));
-        let found = walkers.into_vectors(model, slack)?;
+        let mut found = walkers.into_vectors(model, slack)?;
+        if let Some(beside) = beside.filter(|beside| beside.support.value > found.support.value) {
+            found = beside;
+        }
         let (found, policy, end) = compacted(model, found, work, clock, standing);
         Ok(Solution { found, ..self.solution(policy, end, expansion, Scheme::Path, shares) })
     }
@@ -369,6 +381,9 @@ impl<'a, 'k> Run<'a, 'k> {
         Error: From<B::Error>,
     {
         let (model, options, team) = (self.model, self.options, self.team);
+        if options.companion {
+            self.notes.push("no companion: one is for walks on a device".to_owned());
+        }
         let device = self.device.clone();
         let scheme = options.scheme.unwrap_or(expansion.scheme());
         // A single path is backed up on the host, step by step, so that each rank has paths of its own.
@@ -377,7 +392,6 @@ impl<'a, 'k> Run<'a, 'k> {
         let resume = self.resume;
         // A stream for each rank and each checkpoint.
         let stream = resume.map_or(0, |checkpoint| checkpoint.iterations) << 16 | rank as u64;
-        let mut random = random(options.seed, stream);
         let (clock, keeper) = self.clock();
         let mut search = Search::new(model, options.limits.vectors, clock)?;
         if let Some(checkpoint) = resume {
@@ -389,47 +403,18 @@ impl<'a, 'k> Run<'a, 'k> {
             search.clock.together();
         }
         let mut backend = Divided::new(backend, model, team);
-        let mut expand = Expand::new(expansion, options.beliefs, Branch(rank));
-        let mut idle = 0;
-        while !search.ended() {
-            let known = search.points.len();
-            let gap = search.clock.gap_limit();
-            let min_improvement = min_improvement(model, gap);
-            let mut sampled: Vec<Vec<u32>> = Vec::new();
-            for turn in 0..if scheme == Scheme::Path { trials.max(1) } else { 1 } {
-                sampled.push(expand.sample(&mut search, &mut random, gap, idle > 0, turn));
-                if search.late() {
-                    break;
-                }
-            }
-            let progress = match (scheme, &sampled[..]) {
-                (Scheme::Path, [nodes]) => Ok(scheme::path(&mut search, nodes, min_improvement)),
-                (Scheme::Path, walks) => scheme::layers(&mut search, &mut backend, walks, min_improvement),
-                (Scheme::Full, _) => scheme::full(&mut search, &mut backend, min_improvement),
-                (Scheme::Randomized, _) => scheme::randomized(&mut search, &mut backend, &mut random, min_improvement),
-            };
-            let mut progress = match progress {
-                Err(error) if error.is_stop() => {
-                    search.clock.stopped();
-                    break;
-                }
-                progress => progress?,
-            };
-            if scheme != Scheme::Path {
-                progress += sampled.iter().map(|nodes| scheme::tighten(&mut search, nodes)).sum::<f64>();
-                progress += (0..search.starts.len() as u32).map(|start| search.tighten(start)).sum::<f64>();
-            }
-            search.prune_after_expansion();
-            search.clock.iterations += 1;
-            idle = if progress > 0.0 || search.points.len() > known { 0 } else { idle + 1 };
-            if idle >= PATIENCE && !expand.deepens() {
-                search.clock.status.get_or_insert(Status::Stalled);
-            }
+        let mut sampler = Sampler {
+            expand: Expand::new(expansion, options.beliefs, Branch(rank)),
+            random: random(options.seed, stream),
+            scheme,
+            trials,
+        };
+        sampler.run(&mut search, &mut backend, &mut |search| {
             if keeper.is_due() {
                 let backups = search.standing().backups;
                 keeper.keep(&search.snapshot(None, backups, search.slack()));
             }
-        }
+        })?;
         if keeper.keeps() {
             let backups = search.standing().backups;
             keeper.keep(&search.snapshot(None, backups, search.slack()));

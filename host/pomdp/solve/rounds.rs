@@ -11,14 +11,13 @@ use crate::solution::Status;
 impl Search<'_, '_> {
     /// From now on, this rank samples its own beliefs, and exchanges its findings with the other ranks once a round.
     pub fn part(&mut self) {
-        let bounds = Interval { lower: f64::NEG_INFINITY, upper: f64::INFINITY };
         self.apart = Some(Apart {
             shared: self.lower_bound.alpha().len(),
             sent: self.upper_bound.sawtooth.time(),
             backups: self.backups + ROUND,
             iterations: self.clock.allowance(),
             moved: Vec::new(),
-            others: (bounds, 0, 0),
+            others: (Interval::ALL, 0, 0),
         });
     }
 

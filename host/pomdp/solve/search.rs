@@ -10,14 +10,15 @@ use std::borrow::Cow;
 
 use super::apart::Apart;
 use super::bounds::sawtooth::Sawtooth;
-use super::bounds::{blind, fib, mdp, qmdp};
+use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
 use super::branch::{Branch, first_largest};
 use super::clock::{Clock, Standing};
 use super::graph::{Child, Edge, Graph, NONE};
 use super::interval::{Interval, slack};
 use super::lower::LowerBound;
-use super::team::News;
+use super::team::{News, Point};
 use super::upper::{UpperBound, informed_bound};
+use crate::alpha::AlphaVectors;
 use crate::backend::Plans;
 use crate::backends::cpu::{Assembler, Vectors};
 use crate::belief::Belief;
@@ -61,6 +62,21 @@ pub struct Search<'m, 'o> {
     pub(super) apart: Option<Apart>,
 }
 
+/// Bounds that a search begins with.
+#[derive(Clone)]
+pub struct Initial {
+    /// Upper bound on the optimal value of the underlying MDP, per state.
+    seen: Vec<f64>,
+    /// Fast informed bound Q(s, a).
+    informed: ActionValues,
+    /// Blind policies.
+    blind: AlphaVectors,
+    /// Points of the upper bound that a checkpoint brought.
+    points: Vec<Point>,
+    /// Bound on the rounding errors of the upper bound.
+    above: f64,
+}
+
 /// Tolerance of the fast informed bound, relative to the gap of the initial bounds.
 const FIB_TOLERANCE: f64 = 1e-3;
 
@@ -88,8 +104,8 @@ impl<'m, 'o> Search<'m, 'o> {
         let factors = qmdp::qmdp(model, &rewards, &seen, &mut || clock.late());
         let assembler = Assembler::new(model, &rewards);
         let mut blind = blind::blind(model, &rewards, &assembler, precision / 10.0, &mut || clock.late());
-        let starts = model.starts();
-        let gap: f64 = starts
+        let gap: f64 = model
+            .starts()
             .iter()
             .map(|(prob, start)| {
                 let lower = blind.best(start).map_or(-magnitude, |(_, value)| value);
@@ -102,6 +118,29 @@ impl<'m, 'o> Search<'m, 'o> {
         let team = clock.team();
         [&mut seen[..], &mut informed, blind.values_mut()].into_iter().for_each(|numbers| team.first(numbers));
         clock.share_status();
+        Ok(Self::from_bounds(
+            model,
+            Initial { seen, informed, blind, points: Vec::new(), above: 0.0 },
+            max_vectors,
+            clock,
+        ))
+    }
+
+    /// The bounds with which another search of the model may begin: blind policies, and the present upper bound.
+    #[must_use]
+    pub fn initial(&self) -> Initial {
+        let UpperBound { seen, informed, sawtooth, slack, .. } = &self.upper_bound;
+        let (blind, points) = (self.lower_bound.blind(), sawtooth.changed(0).collect());
+        Initial { seen: seen.clone(), informed: informed.clone(), blind, points, above: *slack }
+    }
+
+    /// A search that begins with known bounds.
+    #[must_use]
+    pub fn from_bounds(model: &'m Pomdp, initial: Initial, max_vectors: usize, clock: Clock<'o>) -> Self {
+        let Initial { seen, informed, blind, points, above: known } = initial;
+        let rewards = model.expected_rewards();
+        let magnitude = max_norm(&rewards) / (1.0 - model.gamma());
+        let (assembler, starts) = (Assembler::new(model, &rewards), model.starts());
         let largest = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let corners = informed.chunks(model.actions() as usize).map(largest).collect();
         let vectors = Vectors::new(&blind);
@@ -125,7 +164,13 @@ impl<'m, 'o> Search<'m, 'o> {
                 pruned: 0,
                 slack: below,
             },
-            upper_bound: UpperBound { seen, informed, sawtooth: Sawtooth::new(corners), pruned: 0, slack: above },
+            upper_bound: UpperBound {
+                seen,
+                informed,
+                sawtooth: Sawtooth::new(corners),
+                pruned: 0,
+                slack: above.max(known),
+            },
             clock,
             graph,
             points: Vec::new(),
@@ -139,8 +184,9 @@ impl<'m, 'o> Search<'m, 'o> {
         for start in 0..search.starts.len() as u32 {
             search.add_point(start);
         }
+        points.iter().for_each(|(belief, drop)| search.add_upper(belief, *drop));
         search.choose_root(&mut Branch::default());
-        Ok(search)
+        search
     }
 
     /// Makes expansions start at the initial belief with the largest weighted gap, or at another with a similar one if
@@ -294,7 +340,7 @@ impl<'m, 'o> Search<'m, 'o> {
     pub fn bounds(&mut self) -> Interval {
         let own = self.own_bounds();
         let Some(Apart { others: (others, ..), .. }) = &self.apart else { return own };
-        Interval { lower: own.lower.max(others.lower), upper: own.upper.min(others.upper) }
+        own.and(*others)
     }
 
     /// Bounds on V\*(b₀) from the vectors and points of this rank.

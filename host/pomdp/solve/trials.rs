@@ -13,10 +13,13 @@
 //! and Simmons, *UAI*, 2005). The expansion `walks`, the default, uses them for a third of the walks. The other walks
 //! improve Γ.
 //!
+//! A [companion](super::companion) on the CPU may find points of the upper bound meanwhile.
+//!
 //! Of several ranks, each walks its portion of the walks with its own random numbers, and improves and tightens its own batches.
 //! At the end of a round, all meet.
 
 use super::clock::Standing;
+use super::companion::{Companion, Told};
 use super::error::Error;
 use super::expand::random::{EXPLORED, steps};
 use super::interval::Interval;
@@ -49,15 +52,16 @@ const ROUGH_ERROR: f64 = 1.0 / 2048.0;
 /// Fraction of the memory that sawtooth points may take when memory is short.
 const POINTS_SHARE: f64 = 0.25;
 
-/// Runs the loop until the clock ends it. `search` provides the initial Γ and bounds. A [stopped](Error::is_stop)
-/// launch ends the loop without an error; Γ is then the one before the launch. Returns the state of the run, and the number of
-/// backups of this rank.
+/// Runs the loop until the clock ends it. `search` provides the initial Γ and bounds, `companion` what a companion finds. A
+/// [stopped](Error::is_stop) launch ends the loop without an error; Γ is then the one before the launch. Returns the state of the
+/// run, and the number of backups of this rank.
 ///
 /// # Errors
 /// Errors of the backend.
 pub fn run<B: Trials>(
     backend: &mut B,
     search: &mut Search,
+    companion: Option<&Companion>,
     expansion: Expansion,
     options: &SolveOptions,
     keeper: &mut Keeper,
@@ -104,6 +108,8 @@ where
         backups,
         beliefs,
         points: Vec::new(),
+        companion,
+        beside: Interval::ALL,
         keeper,
     };
     match trial.rounds(options, largest) {
@@ -115,6 +121,11 @@ where
             }
         }
         done => done?,
+    }
+    if trial.search.clock.team().is_alone() {
+        let (points, _) = trial.listen();
+        trial.points.extend(points);
+        trial.standing.bounds = trial.standing.bounds.and(trial.beside);
     }
     trial.keep()?;
     Ok((trial.standing, trial.backups))
@@ -146,6 +157,10 @@ struct Trial<'a, 'm, 'o, 'k, B> {
     beliefs: usize,
     /// Points of the upper bound of all ranks that `search` does not have yet, if checkpoints are written.
     points: Vec<Point>,
+    /// What the companion of this rank finds, if there is one.
+    companion: Option<&'a Companion>,
+    /// The bounds of the companion, as far as they count for this rank.
+    beside: Interval,
     keeper: &'a mut Keeper<'k>,
 }
 
@@ -193,6 +208,7 @@ where
             }
             if team.is_alone() {
                 self.backend.prune(self.kept, self.most_vectors, found.batches)?;
+                found.progress += self.follow()?;
                 self.standing.bounds = self.bounds()?;
                 (self.standing.vectors, self.standing.bytes) = (self.backend.count(), self.bytes());
             }
@@ -235,6 +251,31 @@ where
             self.backend.add_points(&points, 0.0)?;
         }
         Ok(())
+    }
+
+    /// Reads what the companion has found. Returns its points, and how far its bounds have moved.
+    fn listen(&mut self) -> (Vec<Point>, f64) {
+        let Some(Told { points, bounds }) = self.companion.and_then(Companion::read) else { return (Vec::new(), 0.0) };
+        // All ranks return the same vectors, which cannot be those of the companion of one.
+        let lower = if self.search.clock.team().is_alone() { bounds.lower } else { f64::NEG_INFINITY };
+        let (before, after) = (self.beside, self.beside.and(Interval { lower, ..bounds }));
+        self.beside = after;
+        let moved = |before: f64, after: f64| if before == after { 0.0 } else { (before - after).abs() };
+        (points, moved(before.lower, after.lower) + moved(before.upper, after.upper))
+    }
+
+    /// Takes over what the companion has found, if there is one. Returns how far its bounds have moved.
+    fn follow(&mut self) -> Result<f64, Error> {
+        if self.companion.is_none() {
+            return Ok(0.0);
+        }
+        let (points, moved) = self.listen();
+        if self.keeper.keeps() {
+            self.points.extend(self.backend.new_points()?);
+            self.points.extend(points.iter().cloned());
+        }
+        self.backend.add_points(&points, self.min_improvement)?;
+        Ok(moved)
     }
 
     /// Writes a checkpoint, if this rank writes them.
@@ -306,7 +347,10 @@ where
             found.most.to_bits(),
             found.cut.into(),
         ];
-        let news = News { plans: self.backend.plans_from(shared)?, points: self.backend.new_points()? };
+        let (beside, _) = self.listen();
+        let mut points = self.backend.new_points()?;
+        points.extend(beside.iter().cloned());
+        let news = News { plans: self.backend.plans_from(shared)?, points };
         let all = team.exchange(&head, &news);
         if team.is_broken() {
             return Ok(Vec::new());
@@ -314,7 +358,8 @@ where
         let (plans, _) = joined(self.search.model.states(), shared, &all, team.rank());
         self.backend.replace_from(shared, &plans)?;
         let others = all.iter().enumerate().filter(|(rank, _)| *rank != team.rank());
-        let points: Vec<_> = others.flat_map(|(_, (_, news))| news.points.iter().cloned()).collect();
+        let mut points: Vec<_> = others.flat_map(|(_, (_, news))| news.points.iter().cloned()).collect();
+        points.extend(beside);
         self.backend.add_points(&points, self.min_improvement)?;
         if self.keeper.keeps() {
             self.points.extend(all.iter().flat_map(|(_, news)| news.points.iter().cloned()));
@@ -354,7 +399,7 @@ where
         let ([below, above], known) = (self.slack, self.standing.bounds);
         let lower = self.backend.best(&start)?.first().map_or(f64::NEG_INFINITY, |best| best.1) - below;
         let upper = self.backend.upper(&start)?.first().map_or(f64::INFINITY, |bound| bound + above);
-        Ok(Interval { lower: lower.max(known.lower), upper: upper.min(known.upper) })
+        Ok(Interval { lower, upper }.and(known).and(self.beside))
     }
 
     /// [Prunes](Trials::prune) Γ by the uses on all ranks.

@@ -399,6 +399,7 @@ def solve(
     backups: Backups | None = None,
     beliefs: int = 256,
     trials: int | None = None,
+    companion: bool = False,
     seed: int = 0,
 ) -> Solution:
     """Solve a model by point-based value iteration.
@@ -437,6 +438,9 @@ def solve(
         Beliefs per expansion.
     trials : int, optional
         Walks or trials that are backed up together.
+    companion : bool
+        Search on the CPU beside the walks on a GPU, by trials guided by the bounds, and share the upper bounds.
+        Equal runs then have different results.
     seed : int
         Seed of the random numbers.
 
@@ -481,6 +485,7 @@ def solve(
         "backups": backups,
         "beliefs": beliefs,
         "trials": trials,
+        "companion": companion,
         "seed": seed,
         "gap": gap,
         "relative_gap": relative_gap,

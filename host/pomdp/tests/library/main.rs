@@ -1,6 +1,7 @@
 //! Tests of the library for partially observable models.
 
 mod common;
+mod companion;
 mod constrained;
 mod controllers;
 mod criterion;
