@@ -126,7 +126,7 @@ impl Belief {
     }
 
     /// Pairs of state and probability.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, f64)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, f64)> + Clone + '_ {
         self.states.iter().copied().zip(self.probs.iter().copied())
     }
 

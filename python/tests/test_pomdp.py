@@ -125,6 +125,12 @@ def test_constrain(tmp_path):
             pomdp.constrain(model, costs, **options)
 
 
+def test_companion():
+    # Walks alone would not close this gap soon.
+    solution = pomdp.solve(tiger(), device="emulated", beliefs=8, gap=0.02, companion=True)
+    assert solution.converged and solution.lower <= 19.3722 and solution.upper >= 19.3711
+
+
 def test_exact():
     exact = pomdp.solve(tiger(), exact=True)
     assert exact.converged and exact.error < 1e-8 and exact.policy.vectors.shape == (9, 2)

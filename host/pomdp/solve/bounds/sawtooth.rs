@@ -35,6 +35,8 @@ struct Filed {
     /// Time of the last change of the point.
     time: u32,
     drop: f64,
+    /// The [signature] of the support of c.
+    support: u64,
     /// States of the first two entries of c; the first one twice if it is the only one.
     states: [u32; 2],
     /// Probabilities of these entries.
@@ -42,13 +44,22 @@ struct Filed {
 }
 
 impl Filed {
-    /// Whether ρ times the drop may exceed `needed` at the belief that `dense` holds.
+    /// Whether ρ times the drop may exceed `needed` at the belief that `dense` holds, whose support has this signature.
     #[inline(always)]
-    fn may_exceed(&self, needed: f64, dense: &[f64]) -> bool {
+    fn may_exceed(&self, needed: f64, dense: &[f64], support: u64) -> bool {
+        if self.support & !support != 0 {
+            return false;
+        }
         let [first, second] = self.states.map(|state| dense[state as usize]);
         let drop = -self.drop;
         drop > needed && first * drop > needed * self.probs[0] && second * drop > needed * self.probs[1]
     }
+}
+
+/// A set of states in 64 bits: if a set contains another, so do their signatures.
+fn signature(states: impl Iterator<Item = u32>) -> u64 {
+    // The golden ratio spreads neighbours.
+    states.fold(0, |set, state| set | 1 << (state.wrapping_mul(0x9E37_79B9) >> 26))
 }
 
 /// Points between two checks of the clock.
@@ -160,7 +171,8 @@ impl Sawtooth {
         filed.retain(|other| other.number != number);
         let (first, second) = (point.entries[0], point.entries[1.min(point.entries.len() - 1)]);
         let (states, probs) = ([first.0, second.0], [first.1, second.1]);
-        filed.push(Filed { number, time: self.time, drop, states, probs });
+        let support = signature(point.entries.iter().map(|entry| entry.0));
+        filed.push(Filed { number, time: self.time, drop, support, states, probs });
         Some(number)
     }
 
@@ -194,18 +206,19 @@ impl Sawtooth {
     fn scattered_bound(
         &self,
         dense: &[f64],
-        belief: impl Iterator<Item = (u32, f64)>,
+        belief: impl Iterator<Item = (u32, f64)> + Clone,
         base: f64,
         mut best: f64,
         since: u32,
         without: Option<u32>,
     ) -> f64 {
+        let support = signature(belief.clone().map(|(state, _)| state));
         for (state, _) in belief {
             let filed = &self.filed[state as usize];
             for point in filed.iter().rev().take_while(|point| point.time > since) {
                 // Decrease that a point must exceed to improve the bound.
                 let needed = base - best;
-                if !point.may_exceed(needed, dense) || without == Some(point.number) {
+                if !point.may_exceed(needed, dense, support) || without == Some(point.number) {
                     continue;
                 }
                 let least = needed / -point.drop;
