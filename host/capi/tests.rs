@@ -583,7 +583,7 @@ fn options_are_checked_where_they_are_used() {
         assert_eq!(wk_options_set(set, c"metod".as_ptr(), c"values".as_ptr()), WK_INVALID);
         let error = last_error();
         assert!(
-            error.starts_with("there is no option 'metod', expected one of backups, beliefs, constraint,"),
+            error.starts_with("there is no option 'metod', expected one of backups, beliefs, companion, constraint,"),
             "{error}"
         );
         assert_eq!(wk_options_set(set, c"method".as_ptr(), c"\xff".as_ptr()), WK_INVALID);

@@ -9,6 +9,7 @@
 //! ρ > 0 only if the support of b contains the support of c. So each point is filed under one state of its support, and
 //! the bound at b only reads points filed under the states of b.
 
+use std::array::from_fn;
 use std::sync::{Mutex, PoisonError};
 
 use crate::belief::Belief;
@@ -28,8 +29,12 @@ struct Point {
     checked: u32,
 }
 
+/// Entries of a point in [`Filed`], which then fills a cache line.
+const LEADING: usize = 5;
+
 /// The part of a point that is read first; it rules out most points.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 struct Filed {
     number: u32,
     /// Time of the last change of the point.
@@ -37,10 +42,10 @@ struct Filed {
     drop: f64,
     /// The [signature] of the support of c.
     support: u64,
-    /// States of the first two entries of c; the first one twice if it is the only one.
-    states: [u32; 2],
-    /// Probabilities of these entries.
-    probs: [f64; 2],
+    /// States of the first entries of c; if these are fewer, the first one again.
+    states: [u32; LEADING],
+    /// Probabilities of these entries, rounded down.
+    probs: [f32; LEADING],
 }
 
 impl Filed {
@@ -50,10 +55,16 @@ impl Filed {
         if self.support & !support != 0 {
             return false;
         }
-        let [first, second] = self.states.map(|state| dense[state as usize]);
         let drop = -self.drop;
-        drop > needed && first * drop > needed * self.probs[0] && second * drop > needed * self.probs[1]
+        let mut leading = self.states.iter().zip(self.probs);
+        drop > needed && leading.all(|(&state, prob)| dense[state as usize] * drop > needed * f64::from(prob))
     }
+}
+
+/// The largest number of 32 bits that is not above x.
+fn rounded_down(x: f64) -> f32 {
+    let near = x as f32;
+    if f64::from(near) > x { near.next_down() } else { near }
 }
 
 /// A set of states in 64 bits: if a set contains another, so do their signatures.
@@ -169,8 +180,8 @@ impl Sawtooth {
         }
         let filed = &mut self.filed[point.filed_under as usize];
         filed.retain(|other| other.number != number);
-        let (first, second) = (point.entries[0], point.entries[1.min(point.entries.len() - 1)]);
-        let (states, probs) = ([first.0, second.0], [first.1, second.1]);
+        let leading: [_; LEADING] = from_fn(|i| *point.entries.get(i).unwrap_or(&point.entries[0]));
+        let (states, probs) = (leading.map(|entry| entry.0), leading.map(|entry| rounded_down(entry.1)));
         let support = signature(point.entries.iter().map(|entry| entry.0));
         filed.push(Filed { number, time: self.time, drop, support, states, probs });
         Some(number)
