@@ -195,8 +195,8 @@ pub struct SolveOptions {
     pub beliefs: usize,
     /// Number of walks or trials that are backed up together; `None` for 1 on the CPU and 64 on a device.
     pub trials: Option<usize>,
-    /// Whether a search on the CPU takes trials [beside](super::solve::companion) the walks on a device, in
-    /// as much memory of the host. Equal runs then have different results.
+    /// Whether a search on the CPU takes trials [beside](super::solve::companion) the walks on a device, in as much
+    /// memory of the host. Equal runs then have different results.
     pub companion: bool,
     /// Seed. Equal seeds give equal runs, unless a time limit ends them, or there is a `companion`.
     pub seed: u64,

@@ -41,7 +41,6 @@ pub struct Companion {
 const CHANGES: u32 = 256;
 
 /// What a companion has found.
-#[derive(Default)]
 pub struct Told {
     /// Points of the upper bound.
     pub points: Vec<Point>,
@@ -109,7 +108,7 @@ fn search(model: &Pomdp, initial: Initial, options: &SolveOptions, companion: &C
     let mut tell = |search: &mut Search, least: u32| {
         let bounds = search.own_bounds();
         let (mut found, sawtooth) = (companion.found(), &search.upper_bound.sawtooth);
-        let found = found.get_or_insert_default();
+        let found = found.get_or_insert(Told { points: Vec::new(), bounds });
         found.bounds = bounds;
         if sawtooth.time() - sent >= least {
             found.points.extend(sawtooth.changed(sent));

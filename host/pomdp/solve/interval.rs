@@ -16,12 +16,6 @@ pub struct Interval {
     pub upper: f64,
 }
 
-impl Default for Interval {
-    fn default() -> Self {
-        Self::ALL
-    }
-}
-
 impl Interval {
     /// No bounds.
     pub const ALL: Self = Self { lower: f64::NEG_INFINITY, upper: f64::INFINITY };

@@ -63,7 +63,6 @@ pub struct Search<'m, 'o> {
 }
 
 /// Bounds that a search begins with.
-#[derive(Clone)]
 pub struct Initial {
     /// Upper bound on the optimal value of the underlying MDP, per state.
     seen: Vec<f64>,
@@ -118,12 +117,8 @@ impl<'m, 'o> Search<'m, 'o> {
         let team = clock.team();
         [&mut seen[..], &mut informed, blind.values_mut()].into_iter().for_each(|numbers| team.first(numbers));
         clock.share_status();
-        Ok(Self::from_bounds(
-            model,
-            Initial { seen, informed, blind, points: Vec::new(), above: 0.0 },
-            max_vectors,
-            clock,
-        ))
+        let initial = Initial { seen, informed, blind, points: Vec::new(), above: 0.0 };
+        Ok(Self::begun(model, rewards, assembler, initial, max_vectors, clock))
     }
 
     /// The bounds with which another search of the model may begin: blind policies, and the present upper bound.
@@ -137,10 +132,23 @@ impl<'m, 'o> Search<'m, 'o> {
     /// A search that begins with known bounds.
     #[must_use]
     pub fn from_bounds(model: &'m Pomdp, initial: Initial, max_vectors: usize, clock: Clock<'o>) -> Self {
-        let Initial { seen, informed, blind, points, above: known } = initial;
         let rewards = model.expected_rewards();
+        let assembler = Assembler::new(model, &rewards);
+        Self::begun(model, rewards, assembler, initial, max_vectors, clock)
+    }
+
+    /// [`from_bounds`](Self::from_bounds) with the model's r(s, a) and its assembler.
+    fn begun(
+        model: &'m Pomdp,
+        rewards: Vec<f64>,
+        assembler: Assembler<'m>,
+        initial: Initial,
+        max_vectors: usize,
+        clock: Clock<'o>,
+    ) -> Self {
+        let Initial { seen, informed, blind, points, above: known } = initial;
         let magnitude = max_norm(&rewards) / (1.0 - model.gamma());
-        let (assembler, starts) = (Assembler::new(model, &rewards), model.starts());
+        let starts = model.starts();
         let largest = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let corners = informed.chunks(model.actions() as usize).map(largest).collect();
         let vectors = Vectors::new(&blind);

@@ -66,6 +66,12 @@ pub fn model_of(random: &mut Random, [states, actions, observations]: [u32; 3], 
     model.validated().unwrap()
 }
 
+/// A gap that random models are solved to: 1e-3 of the largest discounted sum of rewards.
+pub fn small_gap(model: &Pomdp) -> f64 {
+    let largest = model.expected_rewards().iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
+    1e-3 * largest / (1.0 - model.gamma())
+}
+
 /// The same model with another γ.
 pub fn discounted(model: Pomdp, gamma: f64) -> Pomdp {
     let parts = model.into_parts();

@@ -6,26 +6,19 @@ use std::time::Duration;
 use warpkov_common::checkpoint::Checkpoints;
 use warpkov_pomdp::checkpoint::Checkpoint;
 use warpkov_pomdp::generate::Tiger;
-use warpkov_pomdp::model::Pomdp;
 use warpkov_pomdp::options::{Gap, Limits, Precision, SolveOptions};
 use warpkov_pomdp::solution::Status;
 use warpkov_pomdp::solve::{Session, solve_on, solve_session, solve_with};
 use warpkov_runtime::choose::DeviceChoice;
 use warpkov_runtime::comm::Local;
 
-use crate::common::{is_attained, model_of, options, solve, watch};
+use crate::common::{is_attained, model_of, options, small_gap, solve, watch};
 use crate::random::Random;
 
 /// A few walks on the emulator beside trials on the CPU.
 fn accompanied(gap: f64, precision: Precision) -> SolveOptions {
     let device = DeviceChoice::Emulated;
     SolveOptions { device, precision, beliefs: 8, companion: true, ..options(gap, 10_000) }
-}
-
-/// 1e-3 of what rewards of size 1 earn, in the unit of the model.
-fn small_gap(model: &Pomdp) -> f64 {
-    let largest = model.expected_rewards().iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
-    1e-3 * largest / (1.0 - model.gamma())
 }
 
 /// Walks alone seldom close such a gap. The bounds agree with those of the CPU, and the policy attains its own.

@@ -12,7 +12,7 @@ use warpkov_pomdp::verify::verify;
 use warpkov_runtime::choose::DeviceChoice;
 use warpkov_runtime::comm::{self, Communicator, Local};
 
-use crate::common::{model_of, options, watch};
+use crate::common::{model_of, options, small_gap, watch};
 use crate::random::Random;
 
 /// Long enough for a loaded machine.
@@ -45,12 +45,6 @@ fn random_model(random: &mut Random) -> Pomdp {
     let size = 10_f64.powf(6.0 * random.unit() - 3.0);
     let gamma = 0.3 + 0.6 * random.unit();
     model_of(random, [states, actions, observations], gamma, size)
-}
-
-/// The gap that a random model is solved to.
-fn small_gap(model: &Pomdp) -> f64 {
-    let largest = model.expected_rewards().iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
-    1e-3 * largest / (1.0 - model.gamma())
 }
 
 /// Asserts that the policy attains the reported bound.
