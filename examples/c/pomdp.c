@@ -1,5 +1,5 @@
-/* The tiger of Kaelbling, Littman and Cassandra (1998): bounds of its value, and a walk by the policy. A tiger is behind one of two
- * doors; listening reveals its door with probability 0.85. */
+/* The tiger of Kaelbling, Littman and Cassandra (1998): bounds of its value, a walk by the policy, and the value if listening is limited.
+ * A tiger is behind one of two doors; listening reveals its door with probability 0.85. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +51,23 @@ int main(void)
         check(wk_pomdp_update(tiger, belief, action, 0, belief, 2));
     }
 
+    /* The best mixture of controllers that listens at most 13 times, of the 20 times that 0.95 counts all steps. */
+    static const double listens[] = {1.0, 0.0, 0.0, 1.0, 0.0, 0.0};
+    wk_options *options;
+    check(wk_options_new(&options));
+    check(wk_options_set(options, "at_most", "13"));
+    check(wk_options_set(options, "gap", "0.1"));
+    wk_pomdp_controller *controller;
+    check(wk_pomdp_constrain(tiger, listens, 6, options, NULL, NULL, &controller));
+    size_t count;
+    const double *probabilities = wk_pomdp_controller_probabilities(controller, &count);
+    printf("with at most 13 times it is between %.1f and %.1f\n", wk_pomdp_controller_lower(controller),
+           wk_pomdp_controller_upper(controller));
+    for (size_t part = 0; part < count; part++)
+        printf("part %zu of the policy: probability %.2f\n", part, probabilities[part]);
+
+    wk_pomdp_controller_free(controller);
+    wk_options_free(options);
     wk_pomdp_solution_free(solution);
     wk_pomdp_free(tiger);
     return 0;

@@ -6,7 +6,7 @@ use std::path::Path;
 use cbindgen::{Config, DocumentationLength, DocumentationStyle, Language, Style};
 
 /// The sources, in the order of the header.
-const SOURCES: [&str; 6] = ["border.rs", "options.rs", "progress.rs", "mdp.rs", "pomdp.rs", "hmm.rs"];
+const SOURCES: [&str; 7] = ["border.rs", "options.rs", "progress.rs", "mdp.rs", "pomdp.rs", "controller.rs", "hmm.rs"];
 
 fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -8,6 +8,7 @@
 //! | [`options`] | options by name |
 //! | [`progress`] | the callback, and requests to stop |
 //! | [`mdp`], [`pomdp`], [`hmm`] | models and solutions of a class |
+//! | [`controller`] | controllers of a POMDP: to a goal, and within a limit of costs |
 //!
 //! Names are those of C. Every function is written out, because cbindgen does not expand macros.
 
@@ -18,6 +19,7 @@
 )]
 
 mod border;
+mod controller;
 #[cfg(test)]
 mod header;
 mod hmm;

@@ -60,6 +60,14 @@ pub const OF_POMDP: [&str; 17] = [
     "vectors",
 ];
 
+/// Options of a run of a POMDP to a goal.
+pub const OF_REACH: [&str; 10] =
+    ["criterion", "device", "gap", "goal", "iterations", "memory", "minimize", "relative_gap", "target", "time"];
+
+/// Options of a constrained solve of a POMDP.
+pub const OF_CONSTRAINED: [&str; 10] =
+    ["at_least", "at_most", "device", "exact", "gap", "horizon", "memory", "relative_gap", "seed", "time"];
+
 /// Options of the recursions of a hidden Markov model.
 pub const OF_RECURSIONS: [&str; 2] = ["device", "precision"];
 
@@ -139,12 +147,16 @@ impl wk_options {
 
     /// Whether something holds; `otherwise` if the option is not set.
     pub fn holds(&self, name: &str, otherwise: bool) -> Result<bool, Error> {
-        let found = self.read(name, |text| match text {
+        Ok(self.decided(name)?.unwrap_or(otherwise))
+    }
+
+    /// Whether something holds, if the option is set.
+    pub fn decided(&self, name: &str) -> Result<Option<bool>, Error> {
+        self.read(name, |text| match text {
             "true" | "1" => Ok(true),
             "false" | "0" => Ok(false),
             _ => Err("expected true or false"),
-        })?;
-        Ok(found.unwrap_or(otherwise))
+        })
     }
 
     /// The device.
@@ -176,7 +188,7 @@ pub unsafe extern "C" fn wk_options_set(
     entry(|| {
         // SAFETY: the caller guarantees what the header says.
         let (options, name) = unsafe { (unique(options, "options")?, text(name, "name")?) };
-        let name = known(name, &[&OF_MDP, &OF_POMDP, &OF_TRAINING])?;
+        let name = known(name, &[&OF_MDP, &OF_POMDP, &OF_REACH, &OF_CONSTRAINED, &OF_TRAINING])?;
         let value = match value.is_null() {
             true => None,
             // SAFETY: as above.

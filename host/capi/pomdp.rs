@@ -1,6 +1,7 @@
 //! Partially observable Markov decision processes.
 
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::ops::ControlFlow;
 use std::ptr;
 use std::time::Duration;
 
@@ -102,7 +103,7 @@ fn belief_of(states: u32, probs: &[f64], name: &str) -> Result<Belief, Error> {
 }
 
 /// A partially observable Markov decision process. It does not change, so that threads may share it.
-pub struct wk_pomdp(Pomdp);
+pub struct wk_pomdp(pub(crate) Pomdp);
 
 /// Makes a model of arrays, which are copied and checked.
 ///
@@ -234,35 +235,59 @@ pub unsafe extern "C" fn wk_pomdp_free(pomdp: *mut wk_pomdp) {
     unsafe { free(pomdp) };
 }
 
-/// The options of a solve.
-fn solve_options(given: &wk_options) -> Result<SolveOptions, Error> {
-    given.check("a POMDP", &OF_POMDP, &[])?;
+/// The limits of a search.
+pub fn limits(given: &wk_options) -> Result<Limits, Error> {
     let (gap, relative) = (given.number("gap", &POSITIVE)?, given.number("relative_gap", &POSITIVE)?);
     if gap.is_some() && relative.is_some() {
         return Err(invalid("expected gap or relative_gap, not both"));
     }
-    let exact = given.holds("exact", false)?;
+    Ok(Limits {
+        gap: Gap::asked(gap, relative, given.holds("exact", false)?),
+        target: given.number("target", &FINITE)?,
+        // A time beyond the range of `Duration` is no limit.
+        time: given.number("time", &POSITIVE)?.and_then(|time| Duration::try_from_secs_f64(time).ok()),
+        memory: given.count("memory", 1)?,
+        iterations: given.count("iterations", 0)?,
+        vectors: given.count("vectors", 1)?.unwrap_or(Limits::default().vectors),
+    })
+}
+
+/// Shows the rounds of a search to a callback.
+pub fn seen_by(observer: Observer) -> impl FnMut(&Round) -> ControlFlow<()> {
+    move |round| {
+        let progress = wk_progress::new(round.iterations, round.seconds);
+        observer.see(&wk_progress { lower: round.lower, upper: round.upper, ..progress })
+    }
+}
+
+/// How a search ended, whose value is within bounds.
+pub fn ending(status: Status, lower: f64, upper: f64) -> Ending {
+    let text = || format!("{status}: the value is between {lower} and {upper}");
+    match status {
+        Status::Gap | Status::Target => Ending::Complete,
+        Status::Interrupted => Ending::Early(wk_status::WK_INTERRUPTED, text()),
+        Status::Time | Status::Memory | Status::Iterations | Status::Stalled => {
+            Ending::Early(wk_status::WK_NOT_CERTIFIED, text())
+        }
+    }
+}
+
+/// The options of a solve.
+fn solve_options(given: &wk_options) -> Result<SolveOptions, Error> {
+    given.check("a POMDP", &OF_POMDP, &[])?;
     let default = SolveOptions::default();
     Ok(SolveOptions {
         device: given.device()?,
         precision: given.choice("precision")?.unwrap_or_default(),
         horizon: given.count("horizon", 1)?,
-        exact,
+        exact: given.holds("exact", false)?,
         expansion: given.choice("expansion")?,
         scheme: given.choice("backups")?,
         beliefs: given.count("beliefs", 1)?.unwrap_or(default.beliefs),
         trials: given.count("trials", 1)?,
         companion: given.holds("companion", false)?,
         seed: given.count("seed", 0)?.unwrap_or(default.seed),
-        limits: Limits {
-            gap: Gap::asked(gap, relative, exact),
-            target: given.number("target", &FINITE)?,
-            // A time beyond the range of `Duration` is no limit.
-            time: given.number("time", &POSITIVE)?.and_then(|time| Duration::try_from_secs_f64(time).ok()),
-            memory: given.count("memory", 1)?,
-            iterations: given.count("iterations", 0)?,
-            vectors: given.count("vectors", 1)?.unwrap_or(default.limits.vectors),
-        },
+        limits: limits(given)?,
     })
 }
 
@@ -296,23 +321,11 @@ pub unsafe extern "C" fn wk_pomdp_solve(
             // SAFETY: as above.
             false => unsafe { shared(options, "options") }?,
         };
-        let (model, options, observer) = (&pomdp.0, solve_options(options)?, Observer { call: observer, user });
-        let mut observe = |round: &Round| {
-            let progress = wk_progress::new(round.iterations, round.seconds);
-            observer.see(&wk_progress { lower: round.lower, upper: round.upper, ..progress })
-        };
-        let solution = solve_with(model, &options, &mut observe)?;
+        let (model, options) = (&pomdp.0, solve_options(options)?);
+        let solution = solve_with(model, &options, &mut seen_by(Observer { call: observer, user }))?;
         let mut report = Vec::new();
         Solved { model, name: "", solution: &solution }.write_json(&mut report)?;
-        let end = solution.end();
-        let text = || format!("{}: the value is between {} and {}", solution.status, end.lower, end.upper);
-        let ending = match solution.status {
-            Status::Gap | Status::Target => Ending::Complete,
-            Status::Interrupted => Ending::Early(wk_status::WK_INTERRUPTED, text()),
-            Status::Time | Status::Memory | Status::Iterations | Status::Stalled => {
-                Ending::Early(wk_status::WK_NOT_CERTIFIED, text())
-            }
-        };
+        let ending = ending(solution.status, solution.end().lower, solution.end().upper);
         out.put(wk_pomdp_solution {
             status: named_status(solution.status)?,
             report: c_text(String::from_utf8_lossy(&report).into_owned()),

@@ -13,15 +13,19 @@ use warpkov_hmm::generate::IceCream;
 use warpkov_hmm::place::recursions;
 use warpkov_hmm::sequences::Sequences;
 use warpkov_hmm::train::train;
+use warpkov_mdp::criterion::Criterion;
 use warpkov_mdp::model::{Csr, Mdp};
 use warpkov_mdp::options::{Limits, SolveOptions, Target};
 use warpkov_mdp::solve::Solve;
-use warpkov_pomdp::generate::Tiger;
+use warpkov_pomdp::constrained::{self, Constraint};
+use warpkov_pomdp::criterion;
+use warpkov_pomdp::generate::{FourByThree, Tiger};
 use warpkov_pomdp::solve::solve_with;
 use warpkov_runtime::choose::{DeviceChoice, Place};
 
 use crate::border::wk_status::{self, WK_INTERRUPTED, WK_INVALID, WK_NOT_CERTIFIED, WK_OK, WK_PANIC};
 use crate::border::{Ending, entry, look, wk_last_error, wk_start_device, wk_version};
+use crate::controller::*;
 use crate::hmm::*;
 use crate::mdp::*;
 use crate::options::*;
@@ -330,6 +334,161 @@ fn tiger() -> *mut wk_pomdp {
     made(|out| unsafe { wk_pomdp_new(&given, out) })
 }
 
+/// The bounds and the parts of a controller fit each other, and its file has all nodes.
+unsafe fn check_controller(controller: *mut wk_pomdp_controller, observations: usize) {
+    // SAFETY: the caller guarantees that the handle is valid.
+    unsafe {
+        assert!(wk_pomdp_controller_lower(controller) <= wk_pomdp_controller_upper(controller));
+        let actions = array(|count| wk_pomdp_controller_actions(controller, count));
+        let next = array(|count| wk_pomdp_controller_next(controller, count));
+        assert_eq!(next.len(), actions.len() * observations);
+        assert!(next.iter().all(|&node| node == u32::MAX || (node as usize) < actions.len()));
+        let probabilities = array(|count| wk_pomdp_controller_probabilities(controller, count));
+        assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{probabilities:?}");
+        for part in 0..probabilities.len() {
+            let starts = array(|count| wk_pomdp_controller_starts(controller, part, count));
+            assert!(starts.len() == 1 && (starts[0] as usize) < actions.len(), "{starts:?}");
+        }
+        assert!(array(|count| wk_pomdp_controller_starts(controller, probabilities.len(), count)).is_empty());
+        let parts = probabilities.len();
+        assert_eq!(last_error(), format!("part is {parts}, expected one below {parts}"));
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| CString::new(folder.path().join(name).to_str().unwrap()).unwrap();
+        for name in ["some", "some.dot"] {
+            let status = wk_pomdp_controller_write(controller, file(name).as_ptr(), ptr::null());
+            assert_eq!(status, WK_OK, "{}", last_error());
+        }
+        assert_eq!(std::fs::read_to_string(folder.path().join("some")).unwrap().lines().count(), actions.len());
+        let status = wk_pomdp_controller_write(controller, file("some.alpha").as_ptr(), ptr::null());
+        assert!(
+            status == WK_INVALID && last_error().contains("controllers cannot be written in alpha"),
+            "{}",
+            last_error()
+        );
+        assert!(!folder.path().join("some.alpha").exists());
+    }
+}
+
+#[test]
+fn goals_have_the_bounds_of_the_library() {
+    let model = FourByThree::default().generate().unwrap();
+    let limits =
+        warpkov_pomdp::options::Limits { gap: warpkov_pomdp::options::Gap::Absolute(0.05), ..Default::default() };
+    // SAFETY: the pointers are valid.
+    unsafe {
+        let grid = made(|out| wk_pomdp_generate(c"four-by-three".as_ptr(), out));
+        let mut rounds = [0_u64, u64::MAX];
+        for (name, minimize) in [("reach", None), ("reach", Some("true")), ("total", Some("false"))] {
+            let set = options(&[("goal", "3"), ("criterion", name), ("gap", "0.05"), ("device", "cpu")]);
+            if let Some(minimize) = minimize {
+                let minimize = CString::new(minimize).unwrap();
+                assert_eq!(wk_options_set(set, c"minimize".as_ptr(), minimize.as_ptr()), WK_OK);
+            }
+            let goal = vec![3];
+            let criterion = match name {
+                "reach" => Criterion::Reach { goal },
+                _ => Criterion::TotalReward { goal: Some(goal) },
+            };
+            let directed = criterion::directed(&model, &criterion, minimize.map(|minimize| minimize == "true"));
+            let go_on = &mut |_: &_| ControlFlow::Continue(());
+            let expected = criterion::solve(&directed, &criterion, DeviceChoice::Cpu, &limits, go_on).unwrap();
+            let user = (&raw mut rounds).cast();
+            let mut controller = ptr::null_mut();
+            let status = wk_pomdp_reach(grid, set, Some(stop_at), user, &mut controller);
+            assert_eq!(
+                status,
+                if expected.status == warpkov_pomdp::solution::Status::Gap { WK_OK } else { WK_NOT_CERTIFIED }
+            );
+            let found = [wk_pomdp_controller_lower(controller), wk_pomdp_controller_upper(controller)];
+            assert_eq!(found, [expected.lower, expected.upper], "{name} {minimize:?}");
+            let actions = array(|count| wk_pomdp_controller_actions(controller, count));
+            assert_eq!(actions, expected.policy.actions);
+            let report: serde_json::Value = serde_json::from_str(text(wk_pomdp_controller_report(controller))).unwrap();
+            assert_eq!(report["stopped_by"], text(wk_pomdp_controller_ended(controller)));
+            assert_eq!(report["nodes"], actions.len());
+            check_controller(controller, model.observation_count() as usize);
+            wk_pomdp_controller_free(controller);
+            wk_options_free(set);
+        }
+        assert!(rounds[0] > 0);
+        for (given, expected) in [
+            (&[][..], "there is no goal, expected the states to reach"),
+            (&[("goal", "99")], "99"),
+            (&[("goal", "3"), ("criterion", "average")], "criterion is 'average', expected reach or total"),
+            (&[("goal", "3"), ("seed", "1")], "a run to a goal has no option 'seed'"),
+            (&[("goal", "3"), ("gap", "1"), ("relative_gap", "1")], "expected gap or relative_gap, not both"),
+        ] {
+            let set = options(given);
+            let error = refused(|out| wk_pomdp_reach(grid, set, None, ptr::null_mut(), out));
+            assert!(error.contains(expected), "{error}");
+            wk_options_free(set);
+        }
+        assert_eq!(refused(|out| wk_pomdp_reach(grid, ptr::null(), None, ptr::null_mut(), out)), "options is NULL");
+        wk_pomdp_free(grid);
+    }
+}
+
+#[test]
+fn constraints_have_the_bounds_of_the_library() {
+    let model = Tiger::default().generate().unwrap();
+    // One for listening, rows by state, then action.
+    let costs = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
+    let limits =
+        warpkov_pomdp::options::Limits { gap: warpkov_pomdp::options::Gap::Absolute(0.1), ..Default::default() };
+    let given = warpkov_pomdp::options::SolveOptions { device: DeviceChoice::Cpu, limits, ..Default::default() };
+    let expected =
+        constrained::solve(&model, &costs, Constraint::AtMost(8.0), &given, &mut |_| ControlFlow::Continue(()));
+    let expected = expected.unwrap();
+    // SAFETY: the pointers are valid.
+    unsafe {
+        let tiger = tiger();
+        let set = options(&[("at_most", "8"), ("gap", "0.1"), ("device", "cpu")]);
+        let none = ptr::null_mut;
+        let solve = |set, out| wk_pomdp_constrain(tiger, costs.as_ptr(), 6, set, None, none(), out);
+        let controller = made(|out| solve(set, out));
+        let found = [wk_pomdp_controller_lower(controller), wk_pomdp_controller_upper(controller)];
+        let near = |x: f64, y: f64| (x - y).abs() <= 1e-9 * y.abs();
+        assert!(near(found[0], expected.lower) && near(found[1], expected.upper), "{found:?}");
+        let probabilities = array(|count| wk_pomdp_controller_probabilities(controller, count));
+        assert_eq!(probabilities.len(), expected.parts.len());
+        let report: serde_json::Value = serde_json::from_str(text(wk_pomdp_controller_report(controller))).unwrap();
+        assert!(report["cost"][1].as_f64().unwrap() <= 8.0 + 1e-9, "{report}");
+        check_controller(controller, 2);
+        wk_pomdp_controller_free(controller);
+        wk_options_free(set);
+
+        // Of 20 discounted steps, no policy has 21.
+        let set = options(&[("at_least", "21"), ("device", "cpu")]);
+        let mut controller = ptr::dangling_mut();
+        assert_eq!(solve(set, &mut controller), WK_NOT_CERTIFIED);
+        assert!(
+            controller.is_null() && last_error().contains("no policy keeps the cost at least 21"),
+            "{}",
+            last_error()
+        );
+        wk_options_free(set);
+        for (given, expected) in [
+            (&[][..], "expected at_most or at_least, one of them"),
+            (&[("at_most", "1"), ("at_least", "1")], "expected at_most or at_least, one of them"),
+            (&[("at_most", "inf")], "at_most is 'inf', expected a finite number"),
+            (&[("at_most", "1"), ("target", "1")], "a constrained solve has no option 'target'"),
+        ] {
+            let set = options(given);
+            let error = refused(|out| solve(set, out));
+            assert!(error.contains(expected), "{error}");
+            wk_options_free(set);
+        }
+        let set = options(&[("at_most", "8")]);
+        let error = refused(|out| wk_pomdp_constrain(tiger, costs.as_ptr(), 5, set, None, none(), out));
+        assert_eq!(error, "5 costs, expected 6, one of each state and action");
+        let error = refused(|out| wk_pomdp_constrain(tiger, ptr::null(), 6, set, None, none(), out));
+        assert_eq!(error, "costs is NULL");
+        wk_options_free(set);
+        wk_pomdp_free(tiger);
+    }
+}
+
 #[test]
 fn the_tiger_has_the_bounds_of_the_library() {
     let model = Tiger::default().generate().unwrap();
@@ -555,6 +714,8 @@ fn wrong_arguments_are_errors_with_a_place() {
         wk_mdp_solution_free(ptr::null_mut());
         wk_pomdp_free(ptr::null_mut());
         wk_pomdp_solution_free(ptr::null_mut());
+        assert!(wk_pomdp_controller_lower(ptr::null()).is_nan());
+        wk_pomdp_controller_free(ptr::null_mut());
         wk_hmm_free(ptr::null_mut());
         wk_sequences_free(ptr::null_mut());
         wk_training_free(ptr::null_mut());
@@ -583,7 +744,7 @@ fn options_are_checked_where_they_are_used() {
         assert_eq!(wk_options_set(set, c"metod".as_ptr(), c"values".as_ptr()), WK_INVALID);
         let error = last_error();
         assert!(
-            error.starts_with("there is no option 'metod', expected one of backups, beliefs, companion, constraint,"),
+            error.starts_with("there is no option 'metod', expected one of at_least, at_most, backups, beliefs,"),
             "{error}"
         );
         assert_eq!(wk_options_set(set, c"method".as_ptr(), c"\xff".as_ptr()), WK_INVALID);

@@ -81,6 +81,12 @@ typedef struct wk_options wk_options;
 typedef struct wk_pomdp wk_pomdp;
 
 /**
+ * Bounds of a value, and a finite-state controller that attains one of them: a mixture of one or two parts, of which a coin chooses
+ * one at the start. It belongs to the caller of the solver.
+ */
+typedef struct wk_pomdp_controller wk_pomdp_controller;
+
+/**
  * Bounds of the value at the start, and a policy as alpha vectors. It belongs to the caller of the solver.
  */
 typedef struct wk_pomdp_solution wk_pomdp_solution;
@@ -638,6 +644,99 @@ const char *wk_pomdp_report(const wk_pomdp_solution *solution);
  * Frees a solution; NULL is nothing.
  */
 void wk_pomdp_solution_free(wk_pomdp_solution *solution);
+
+/**
+ * Bounds the best probability of reaching goal states from the start, or the best sum of rewards until then. Ignores the discount.
+ *
+ * The option "goal" has the goal states, names or numbers: "3,17", "!lost & !start". The option "criterion" is "reach", the probability,
+ * or "total", the sum; "minimize" makes either the least. The controller attains the lower bound of a maximum, or the upper bound of a
+ * minimum. A bound may be infinite. `observer` may be NULL; it is called with `user` after each round.
+ *
+ * \param[out] controller the result, also for WK_NOT_CERTIFIED, and for WK_INTERRUPTED if the run has come so far; otherwise NULL
+ * \return WK_OK if the bounds are as close as asked
+ */
+wk_status wk_pomdp_reach(const wk_pomdp *pomdp,
+                         const wk_options *options,
+                         wk_observer observer,
+                         void *user,
+                         wk_pomdp_controller **controller);
+
+/**
+ * Bounds the best value of the start belief among the policies that keep the expected discounted sum of costs within a limit: the
+ * option "at_most" or "at_least". `costs` has the cost c(s, a) at s·A + a, `count` = S·A numbers. `observer` may be NULL; it is called
+ * with `user` after each round.
+ *
+ * \param[out] controller the result, also for WK_NOT_CERTIFIED, and for WK_INTERRUPTED if the run has come so far; otherwise NULL
+ * \return WK_OK if the bounds are as close as asked; WK_NOT_CERTIFIED without a result if no policy is within the limit
+ */
+wk_status wk_pomdp_constrain(const wk_pomdp *pomdp,
+                             const double *costs,
+                             size_t count,
+                             const wk_options *options,
+                             wk_observer observer,
+                             void *user,
+                             wk_pomdp_controller **controller);
+
+/**
+ * A proven lower bound of the optimal value at the start; NaN if `controller` is NULL.
+ */
+double wk_pomdp_controller_lower(const wk_pomdp_controller *controller);
+
+/**
+ * A proven upper bound of the optimal value at the start; NaN if `controller` is NULL.
+ */
+double wk_pomdp_controller_upper(const wk_pomdp_controller *controller);
+
+/**
+ * The action of each node; their number goes to `count` unless that is NULL. The array stays until the controller is freed.
+ */
+const uint32_t *wk_pomdp_controller_actions(const wk_pomdp_controller *controller,
+                                            size_t *count);
+
+/**
+ * The node that follows node i after observation o, at i·|Ω| + o; UINT32_MAX where the observation is impossible, or where the
+ * controller ends. The array stays until the controller is freed.
+ */
+const uint32_t *wk_pomdp_controller_next(const wk_pomdp_controller *controller,
+                                         size_t *count);
+
+/**
+ * The probability of each part of the mixture; their number goes to `count` unless that is NULL. The array stays until the controller
+ * is freed.
+ */
+const double *wk_pomdp_controller_probabilities(const wk_pomdp_controller *controller,
+                                                size_t *count);
+
+/**
+ * The nodes in which a part of the mixture begins: one, or of a model whose start has a fully observed component, one for each value of
+ * it. The array stays until the controller is freed; NULL if there is no such part.
+ */
+const uint32_t *wk_pomdp_controller_starts(const wk_pomdp_controller *controller,
+                                           size_t part,
+                                           size_t *count);
+
+/**
+ * Writes the controller to a file, as "pg" or "dot". With NULL as the format, the extension decides, or else it is "pg".
+ */
+wk_status wk_pomdp_controller_write(const wk_pomdp_controller *controller,
+                                    const char *path,
+                                    const char *format);
+
+/**
+ * How the run ended, in a word: "gap", "target", "time", "memory", "iterations", "stalled" or "interrupted". The text stays until the
+ * controller is freed; NULL if `controller` is NULL.
+ */
+const char *wk_pomdp_controller_ended(const wk_pomdp_controller *controller);
+
+/**
+ * The report of the command as a JSON object. The text stays until the controller is freed; NULL if `controller` is NULL.
+ */
+const char *wk_pomdp_controller_report(const wk_pomdp_controller *controller);
+
+/**
+ * Frees a controller; NULL is nothing.
+ */
+void wk_pomdp_controller_free(wk_pomdp_controller *controller);
 
 /**
  * Makes a model of arrays, which are copied and checked.

@@ -159,6 +159,14 @@ enum Side {
     Ideal,
 }
 
+/// The model with the objective of a criterion: the one asked for, or else to maximise a probability, of which rewards or costs say
+/// nothing.
+#[must_use]
+pub fn directed(model: &Pomdp, criterion: &Criterion, minimize: Option<bool>) -> Pomdp {
+    let minimize = minimize.or(matches!(criterion, Criterion::Reach { .. }).then_some(false));
+    minimize.map_or_else(|| model.clone(), |minimize| model.with_objective(minimize))
+}
+
 /// Bounds V\*(b₀) until they are within the limit of the gap, or a limit of time, memory or iterations is reached. γ is ignored.
 ///
 /// # Errors

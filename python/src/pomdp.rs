@@ -350,13 +350,11 @@ fn pomdp_reach(py: Python<'_>, model: &Pomdp, options: ToGoal) -> PyResult<(Buff
         memory,
         ..Limits::default()
     };
-    // Rewards or costs say nothing about the goal.
-    let minimize = minimize.or((!rewards).then_some(false));
-    let model = minimize.map_or_else(|| model.0.clone(), |minimize| model.0.with_objective(minimize));
     let criterion = match rewards {
         true => Criterion::TotalReward { goal: Some(goal) },
         false => Criterion::Reach { goal },
     };
+    let model = criterion::directed(&model.0, &criterion, minimize);
     let mut observe =
         |_: &Round| if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let found =

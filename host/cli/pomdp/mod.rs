@@ -16,7 +16,7 @@ mod evaluate;
 mod file;
 pub mod generate;
 mod info;
-mod reach;
+pub mod reach;
 mod search;
 mod simulate;
 mod solve;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use warpkov_mdp::criterion::Criterion;
-use warpkov_mdp::model::{Mdp, MdpParts};
+use warpkov_mdp::model::MdpParts;
 use warpkov_pomdp::criterion;
 use warpkov_pomdp::model::Pomdp;
 use warpkov_pomdp::options::Limits;
@@ -75,16 +75,14 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         iterations: arguments.iterations,
         ..arguments.ends.limits(false)
     };
-    let mut model = arguments.input.read()?;
-    // Rewards or costs say nothing about the goal.
-    if arguments.minimize || arguments.maximize || !arguments.rewards {
-        model = model.with_objective(arguments.minimize);
-    }
-    let goal = goal_states(&arguments.goal, &named(&model)?)?;
+    let model = arguments.input.read()?;
+    let goal = goal_of(&model, &arguments.goal)?;
     let criterion = match arguments.rewards {
         true => Criterion::TotalReward { goal: Some(goal) },
         false => Criterion::Reach { goal },
     };
+    let minimize = (arguments.minimize || arguments.maximize).then_some(arguments.minimize);
+    let model = criterion::directed(&model, &criterion, minimize);
     handle_interrupts();
     let found = criterion::solve(&model, &criterion, arguments.device, &limits, &mut observer(files.quiet))?;
     let outcome = outcome(found.status);
@@ -94,10 +92,11 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     Ok(outcome)
 }
 
-/// The observed process, with the names of the model's states.
-fn named(model: &Pomdp) -> Result<Mdp, Error> {
+/// The states that the words of `--goal` mean.
+pub fn goal_of(model: &Pomdp, words: &str) -> Result<Vec<u32>, Error> {
     let names = &model.names().states;
     let state_names = (!names.is_empty()).then(|| Arc::new(names.clone()));
+    // The observed process, with the names of the model's states.
     let parts = MdpParts { state_names, ..model.process().clone().into_parts() };
-    parts.validated().map_err(|error| Error::Solve(error.into()))
+    goal_states(words, &parts.validated().map_err(|error| Error::Solve(error.into()))?)
 }

@@ -326,6 +326,17 @@ pub fn write_policy_to(writer: impl Write, format: Format, policy: Policy<'_>) -
     out.flush()
 }
 
+/// Writes a controller to `path` atomically.
+///
+/// # Errors
+/// Errors of the file system, and if controllers cannot be written in `format`.
+pub fn write_controller(path: &Path, format: Format, graph: &PolicyGraph, model: &Pomdp) -> Result<(), Error> {
+    whole(path, |out| match format.kind() {
+        Kind::Graph => graph.write(out, format, model),
+        _ => Err(no_place(format!("controllers cannot be written in {format}"))),
+    })
+}
+
 fn whole(path: &Path, write: impl FnMut(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
     atomic_write(path, write).map_err(Error::write(path))
 }

@@ -268,6 +268,7 @@ impl<'a, 'k> Run<'a, 'k> {
             ("option device", !matches!(self.options.device, DeviceChoice::Auto | DeviceChoice::Cpu)),
             ("option expansion", self.options.expansion.is_some()),
             ("option backups", self.options.scheme.is_some()),
+            ("option companion", self.options.companion),
             ("option checkpoint", self.keeper.is_asked()),
             ("option resume", self.resume.is_some()),
         ];

@@ -237,7 +237,13 @@ fn options_of_a_search_are_refused() {
     let fsvi = SolveOptions { expansion: Some(Expansion::Fsvi), ..exactly() };
     let full = SolveOptions { scheme: Some(Scheme::Full), ..exactly() };
     let emulated = SolveOptions { device: DeviceChoice::Emulated, ..exactly() };
-    for (options, what) in [(fsvi, "option expansion"), (full, "option backups"), (emulated, "option device")] {
+    let companion = SolveOptions { companion: true, ..exactly() };
+    for (options, what) in [
+        (fsvi, "option expansion"),
+        (full, "option backups"),
+        (emulated, "option device"),
+        (companion, "option companion"),
+    ] {
         let error = solve_with(&tiger, &options, &mut watch()).unwrap_err();
         assert_eq!(
             error.to_string(),
