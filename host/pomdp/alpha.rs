@@ -1,5 +1,7 @@
 //! Alpha vectors: a piecewise linear and convex lower bound on V\*.
 
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 
 use super::belief::Belief;
@@ -18,6 +20,52 @@ pub struct AlphaVectors {
     states: u32,
     values: Vec<f64>,
     actions: Vec<u32>,
+}
+
+/// Alpha vectors in a memory layout of their own: each spans all states, or those of a group of states, and is a lower bound in all others.
+pub trait VectorSet: Sync {
+    /// |Γ|.
+    fn count(&self) -> usize;
+
+    /// The action of vector `i`.
+    fn action(&self, i: usize) -> u32;
+
+    /// The group of vector `i`, 0 for all states, and its entries there.
+    fn piece(&self, i: usize) -> (u32, &[f64]);
+
+    /// b·α of vector `i`.
+    fn value(&self, i: usize, belief: &Belief) -> f64;
+
+    /// The entries of vector `i` at all states.
+    fn row(&self, i: usize) -> Cow<'_, [f64]>;
+
+    /// Index of the first best vector at `belief`, and V(b); `None` if Γ is empty.
+    fn first_best(&self, belief: &Belief) -> Option<(usize, f64)> {
+        let values = (0..self.count()).into_par_iter().with_min_len(64).map(|i| (i, self.value(i, belief)));
+        values.reduce_with(|a, b| if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) { b } else { a })
+    }
+}
+
+impl VectorSet for AlphaVectors {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn action(&self, i: usize) -> u32 {
+        self.actions[i]
+    }
+
+    fn piece(&self, i: usize) -> (u32, &[f64]) {
+        (0, self.vector(i))
+    }
+
+    fn value(&self, i: usize, belief: &Belief) -> f64 {
+        belief.dot(self.vector(i))
+    }
+
+    fn row(&self, i: usize) -> Cow<'_, [f64]> {
+        self.vector(i).into()
+    }
 }
 
 /// The number of values does not match the number of vectors.
@@ -115,8 +163,7 @@ impl AlphaVectors {
     /// Index of the first best vector at `belief`, and V(b); `None` if Γ is empty.
     #[must_use]
     pub fn best(&self, belief: &Belief) -> Option<(usize, f64)> {
-        let values = (0..self.len()).into_par_iter().with_min_len(64).map(|i| (i, belief.dot(self.vector(i))));
-        values.reduce_with(|a, b| if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) { b } else { a })
+        self.first_best(belief)
     }
 
     /// The vectors from index `first` on.

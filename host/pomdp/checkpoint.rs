@@ -14,13 +14,12 @@
 //! at least the bounds of the checkpoint. Its random numbers are a stream of their own, named by the number of expansions, so
 //! that it does not walk the same walks again.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::Path;
 
 use bytemuck::cast_slice;
 
-use super::alpha::AlphaVectors;
+use super::alpha::{AlphaVectors, VectorSet};
 use super::backend::Plans;
 use super::belief::Belief;
 use super::model::Pomdp;
@@ -141,8 +140,10 @@ pub type Walk<'a> = Box<dyn Fn(Visit) -> io::Result<()> + 'a>;
 
 /// A [`Checkpoint`] to write, which borrows what is large.
 pub struct Snapshot<'a> {
+    /// |S|.
+    pub states: u32,
     /// Γ, and behind it retired vectors.
-    pub vectors: Vec<Cow<'a, AlphaVectors>>,
+    pub vectors: Box<dyn VectorSet + 'a>,
     /// The continuations of all vectors.
     pub next: Vec<u32>,
     /// Beliefs, and upper bounds on V\* at them.
@@ -176,17 +177,17 @@ impl Snapshot<'_> {
         contents.set("upper", self.upper);
         contents.set("slack.below", self.slack[0]);
         contents.set("slack.above", self.slack[1]);
-        contents.put("actions", self.vectors.iter().flat_map(|part| part.actions()).copied().collect::<Vec<_>>());
+        let count = self.vectors.count();
+        contents.put("actions", (0..count).map(|i| self.vectors.action(i)).collect::<Vec<_>>());
         put_rounds(&mut contents, self.rounds);
         let (upper, of_points) = put_lengths(&mut contents, "points", &self.points)?;
         contents.put("points.upper", upper);
         let (_, of_beliefs) = put_lengths(&mut contents, "beliefs", &self.beliefs)?;
-        let values: usize = self.vectors.iter().map(|part| part.values().len()).sum();
         let vectors =
-            |out: &mut dyn Write| self.vectors.iter().try_for_each(|part| out.write_all(cast_slice(part.values())));
+            |out: &mut dyn Write| (0..count).try_for_each(|i| out.write_all(cast_slice(&self.vectors.row(i))));
         let mut tensors = vec![
             Tensor::new("next", "U32", &self.next),
-            Tensor::streamed(Entry::new("vectors", "F64", values as u64), vectors),
+            Tensor::streamed(Entry::new("vectors", "F64", count as u64 * u64::from(self.states)), vectors),
         ];
         for (name, walk, total) in [("points", &self.points, of_points), ("beliefs", &self.beliefs, of_beliefs)] {
             tensors.push(Tensor::streamed(Entry::new(format!("{name}.states"), "U32", total), move |out| {

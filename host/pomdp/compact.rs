@@ -27,7 +27,7 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 
-use crate::alpha::AlphaVectors;
+use crate::alpha::{AlphaVectors, VectorSet};
 use crate::backends::cpu::{Assembler, Vectors};
 use crate::belief::Belief;
 use crate::model::Pomdp;
@@ -93,12 +93,12 @@ impl Effort<'_> {
 /// The vectors that plans of the start continue with, in breadth-first order. `next` is g(o) of vector i at i·|Ω| + o. The model is a
 /// maximisation problem.
 #[must_use]
-pub fn closure(model: &Pomdp, all: &AlphaVectors, next: &[u32]) -> Compact {
+pub fn closure(model: &Pomdp, all: &impl VectorSet, next: &[u32]) -> Compact {
     let mut roots: Vec<u32> = Vec::new();
     let mut numbers: HashMap<usize, u32> = HashMap::new();
     let (mut starts, mut value) = (Vec::new(), 0.0);
     for (prob, start) in model.starts() {
-        if let Some((best, of_best)) = all.best(&start) {
+        if let Some((best, of_best)) = all.first_best(&start) {
             starts.push(*numbers.entry(best).or_insert_with(|| {
                 roots.push(best as u32);
                 roots.len() as u32 - 1
@@ -106,20 +106,20 @@ pub fn closure(model: &Pomdp, all: &AlphaVectors, next: &[u32]) -> Compact {
             value += prob * of_best;
         }
     }
-    let found = reachable(all, next, model.observation_count() as usize, &roots);
+    let found = reachable(model.states(), all, next, model.observation_count() as usize, &roots);
     Compact { support: Support { starts, value, ..found.support }, ..found }
 }
 
 /// The vectors that the distinct `roots` continue with, in breadth-first order, the roots first. `next` is g(o) of vector i at i·`width` + o.
 #[must_use]
-pub(crate) fn reachable(all: &AlphaVectors, next: &[u32], width: usize, roots: &[u32]) -> Compact {
+pub(crate) fn reachable(states: u32, all: &impl VectorSet, next: &[u32], width: usize, roots: &[u32]) -> Compact {
     let mut support = Support::default();
-    let mut vectors = AlphaVectors::new(all.states());
-    let mut numbers = vec![u32::MAX; all.len()];
+    let mut vectors = AlphaVectors::new(states);
+    let mut numbers = vec![u32::MAX; all.count()];
     let mut order = roots.to_vec();
     (0..).zip(roots).for_each(|(number, &root)| numbers[root as usize] = number);
     while let Some(&vector) = order.get(support.actions.len()) {
-        support.actions.push(all.actions()[vector as usize]);
+        support.actions.push(all.action(vector as usize));
         for &follower in &next[vector as usize * width..][..width] {
             let number = &mut numbers[follower as usize];
             if *number == u32::MAX {
@@ -130,7 +130,7 @@ pub(crate) fn reachable(all: &AlphaVectors, next: &[u32], width: usize, roots: &
         }
     }
     vectors.reserve_exact(order.len());
-    order.iter().for_each(|&vector| vectors.push(all.actions()[vector as usize], all.vector(vector as usize)));
+    order.iter().for_each(|&vector| vectors.push(all.action(vector as usize), &all.row(vector as usize)));
     Compact { vectors, support }
 }
 

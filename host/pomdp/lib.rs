@@ -7,6 +7,7 @@ pub mod alpha;
 pub mod backend;
 pub mod backends;
 pub mod belief;
+pub mod cells;
 pub mod checkpoint;
 pub mod compact;
 pub mod constrained;

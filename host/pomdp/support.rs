@@ -13,10 +13,20 @@
 //! state can replace it. Rounding cannot break the replacement, because rounded sums of products with nonnegative
 //! weights are monotone.
 
-use crate::alpha::AlphaVectors;
+use crate::alpha::{AlphaVectors, VectorSet};
 
 /// Flag bit of the index of a retired vector.
 const RETIRED: u32 = 1 << 31;
+
+/// A retired vector.
+pub struct Retired {
+    /// Its action.
+    pub action: u32,
+    /// Its group of states, 0 for all.
+    pub group: u32,
+    /// Its entries there.
+    pub values: Box<[f64]>,
+}
 
 /// The continuations of the vectors of Γ, and the retired vectors.
 pub struct Supports {
@@ -24,7 +34,7 @@ pub struct Supports {
     observations: usize,
     /// g(o) of vector i at i·|Ω| + o: an index into Γ, or [`RETIRED`] plus an index into `retired`.
     next: Vec<u32>,
-    retired: AlphaVectors,
+    retired: Vec<Retired>,
     /// The same for retired vectors.
     retired_next: Vec<u32>,
     /// The first `compared` vectors of Γ do not dominate any retired vector.
@@ -34,10 +44,10 @@ pub struct Supports {
 impl Supports {
     /// The continuations of the first vectors of Γ: each continues with itself for ever.
     #[must_use]
-    pub fn new(states: u32, observations: u32, first: usize) -> Self {
+    pub fn new(observations: u32, first: usize) -> Self {
         let observations = observations as usize;
         let next = (0..first as u32).flat_map(|vector| std::iter::repeat_n(vector, observations)).collect();
-        Self { observations, next, retired: AlphaVectors::new(states), retired_next: Vec::new(), compared: 0 }
+        Self { observations, next, retired: Vec::new(), retired_next: Vec::new(), compared: 0 }
     }
 
     /// Number of vectors of Γ with known continuations.
@@ -65,20 +75,21 @@ impl Supports {
 
     /// The retired vectors.
     #[must_use]
-    pub fn retired(&self) -> &AlphaVectors {
+    pub fn retired(&self) -> &[Retired] {
         &self.retired
     }
 
     /// Bytes allocated.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.retired.capacity() * size_of::<f64>() + 4 * (self.next.capacity() + self.retired_next.capacity())
+        let entries: usize = self.retired.iter().map(|vector| vector.values.len()).sum();
+        entries * size_of::<f64>() + 4 * (self.next.capacity() + self.retired_next.capacity())
     }
 
     /// Prepares Γ, here `active`, for the removal of every vector i with `stays[i]` false: retires removed vectors that
     /// others continue with, and renumbers continuations. Once it is `late`, stops looking for replacements.
-    pub fn retain(&mut self, active: &AlphaVectors, stays: &[bool], late: &mut dyn FnMut() -> bool) {
-        let (count, width) = (active.len(), self.observations);
+    pub fn retain(&mut self, active: &impl VectorSet, stays: &[bool], late: &mut dyn FnMut() -> bool) {
+        let (count, width) = (active.count(), self.observations);
         debug_assert_eq!((stays.len(), self.next.len()), (count, count * width));
         let total = count + self.retired.len();
         let place =
@@ -86,7 +97,7 @@ impl Supports {
         let staying: Vec<usize> = (0..count).filter(|&i| stays[i]).collect();
         // A dominating vector has at least the same sum, which is cheaper to compare.
         let sum = |vector: &[f64]| vector.iter().sum::<f64>();
-        let sums: Vec<f64> = staying.iter().map(|&i| sum(active.vector(i))).collect();
+        let sums: Vec<f64> = staying.iter().map(|&i| sum(active.piece(i).1)).collect();
         // Replacement of each vector; itself if none.
         let mut replacement: Vec<usize> = (0..total).collect();
         let mut needed = vec![false; total];
@@ -98,13 +109,18 @@ impl Supports {
                 if std::mem::replace(&mut needed[follower], true) {
                     continue;
                 }
-                let (own, from) = if follower < count {
-                    (active.vector(follower), 0)
-                } else {
-                    (self.retired.vector(follower - count), self.compared)
+                let ((group, own), from) = match follower.checked_sub(count) {
+                    None => (active.piece(follower), 0),
+                    Some(retired) => {
+                        let Retired { group, values, .. } = &self.retired[retired];
+                        ((*group, &values[..]), self.compared)
+                    }
                 };
                 let least = sum(own);
-                let above = |i: usize| own.iter().zip(active.vector(i)).all(|(own, its)| own <= its);
+                let above = |i: usize| {
+                    let (of, its) = active.piece(i);
+                    of == group && own.iter().zip(its).all(|(own, its)| own <= its)
+                };
                 no_time = no_time || late();
                 // The newest vectors are the likeliest to dominate an older one.
                 let mut others = staying.iter().zip(&sums).rev().filter(|_| !no_time);
@@ -126,10 +142,12 @@ impl Supports {
         };
         let next = staying.iter().flat_map(renumbered).collect();
         let retired_next = before.iter().chain(&new).flat_map(renumbered).collect();
-        self.retired.keep(|i| aside(&(count + i)));
-        self.retired.reserve_exact(new.len());
-        new.iter().for_each(|&i| self.retired.push(active.actions()[i], active.vector(i)));
-        self.retired.shrink_to_fit();
+        let mut number = count..;
+        self.retired.retain(|_| number.next().is_some_and(|i| aside(&i)));
+        self.retired.extend(new.iter().map(|&i| {
+            let (group, values) = active.piece(i);
+            Retired { action: active.action(i), group, values: values.into() }
+        }));
         (self.next, self.retired_next, self.compared) = (next, retired_next, staying.len());
     }
 
@@ -142,12 +160,12 @@ impl Supports {
         }
     }
 
-    /// Appends the retired vectors to `active`, and returns g(o) of vector i at i·|Ω| + o.
+    /// Appends the retired vectors, which span all states, to `active`, and returns g(o) of vector i at i·|Ω| + o.
     #[must_use]
     pub fn join(&self, mut active: AlphaVectors) -> (AlphaVectors, Vec<u32>) {
         let count = active.len() as u32;
         active.reserve_exact(self.retired.len());
-        active.append(self.retired.values().iter().copied(), self.retired.actions());
+        self.retired.iter().for_each(|vector| active.push(vector.action, &vector.values));
         (active, self.joined(count))
     }
 
@@ -169,18 +187,22 @@ mod tests {
         alpha
     }
 
+    fn values(supports: &Supports) -> Vec<f64> {
+        supports.retired().iter().flat_map(|vector| vector.values.to_vec()).collect()
+    }
+
     #[test]
     fn continuations_are_retired_until_a_vector_dominates_them() {
         // Vector 0 continues with itself, 1 with 0, 2 with 1.
-        let mut supports = Supports::new(1, 1, 1);
+        let mut supports = Supports::new(1, 1);
         supports.push(&[0]);
         supports.push(&[1]);
         supports.retain(&vectors(&[0.0, 5.0, 3.0]), &[true, false, true], &mut || false);
-        assert_eq!(supports.retired().values(), [5.0]);
+        assert_eq!(values(&supports), [5.0]);
         // 4 does not dominate the retired vector, 6 does.
         supports.push(&[1]);
         supports.retain(&vectors(&[0.0, 3.0, 4.0]), &[true, true, true], &mut || false);
-        assert_eq!(supports.retired().values(), [5.0]);
+        assert_eq!(values(&supports), [5.0]);
         supports.push(&[2]);
         supports.retain(&vectors(&[0.0, 3.0, 4.0, 6.0]), &[true, true, false, true], &mut || false);
         // 6 continues with 4, which it replaces.

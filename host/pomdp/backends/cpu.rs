@@ -339,6 +339,27 @@ impl<'m> Assembler<'m> {
         self.ahead(action, &after)
     }
 
+    /// The entries of [`vector`](Self::vector) at some states alone, where `value` has α_{next(o)}(s') of o and s'.
+    #[must_use]
+    pub fn part(&self, states: &[u32], action: u32, value: impl Fn(u32, u32) -> f64 + Sync) -> Vec<f64> {
+        let gamma = self.model.gamma();
+        let Rows { rewards, ends, successors, probs } = &self.actions[action as usize];
+        let after = |state: u32| {
+            let (observations, probs) = self.model.observed(action, state);
+            observations.iter().zip(probs).fold(0.0, |sum, (&o, p)| sum + p * value(o, state))
+        };
+        let mut vector = vec![0.0; states.len()];
+        fill(&mut vector, |begin, vector| {
+            for (target, &state) in vector.iter_mut().zip(&states[begin..]) {
+                let state = state as usize;
+                let entries = state.checked_sub(1).map_or(0, |before| ends[before])..ends[state];
+                let pairs = successors[entries.clone()].iter().zip(&probs[entries]);
+                *target = rewards[state] + gamma * pairs.fold(0.0, |sum, (&s, p)| sum + p * after(s));
+            }
+        });
+        vector
+    }
+
     /// r(s, a) + γ Σ_{s'} T(s, a, s') v(s').
     #[must_use]
     pub fn ahead(&self, action: u32, values: &[f64]) -> Vec<f64> {

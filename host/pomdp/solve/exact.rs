@@ -734,7 +734,13 @@ impl<'m> Exact<'m> {
 
     /// The nodes that `roots` lead to, the roots first.
     fn reachable(&self, policy: &Compact, roots: &[u32]) -> Compact {
-        reachable(&policy.vectors, &policy.support.next, self.model.observation_count() as usize, roots)
+        reachable(
+            self.model.states(),
+            &policy.vectors,
+            &policy.support.next,
+            self.model.observation_count() as usize,
+            roots,
+        )
     }
 }
 

@@ -1,15 +1,17 @@
 //! The lower bound: max over α ∈ Γ of b·α.
 
+use super::gamma::Gamma;
 use super::graph::{Child, Edge, Node, Nodes};
-use crate::alpha::AlphaVectors;
+use crate::alpha::{AlphaVectors, VectorSet};
 use crate::backend::Plans;
-use crate::backends::cpu::{Assembler, Vectors};
+use crate::backends::cpu::Assembler;
+use crate::belief::Belief;
 use crate::support::Supports;
 
 /// Γ, and what backups and pruning need of it.
 pub struct LowerBound<'m> {
     /// Γ.
-    pub vectors: Vectors,
+    pub vectors: Gamma,
     /// Continuations of the vectors of Γ, and retired vectors.
     pub supports: Supports,
     /// Assembles the vectors of backups.
@@ -24,17 +26,31 @@ pub struct LowerBound<'m> {
     pub slack: f64,
 }
 
+/// A vector that a backup makes.
+pub struct Made {
+    /// Its group in Γ.
+    pub group: u32,
+    /// Its first action.
+    pub action: u32,
+    /// Its entries at the states of its group.
+    pub values: Vec<f64>,
+    /// Its continuations, one for each observation.
+    pub next: Vec<u32>,
+}
+
 impl LowerBound<'_> {
-    /// Γ.
+    /// |Γ|.
     #[must_use]
-    pub fn alpha(&self) -> &AlphaVectors {
-        self.vectors.alpha()
+    pub fn count(&self) -> usize {
+        self.vectors.count()
     }
 
     /// The blind policies, which are never pruned.
     #[must_use]
     pub fn blind(&self) -> AlphaVectors {
-        self.alpha().retain(|i| i < self.permanent)
+        let mut blind = self.vectors.whole(self.count());
+        (0..self.permanent).for_each(|i| blind.push(self.vectors.action(i), &self.vectors.row(i)));
+        blind
     }
 
     /// The best of the vectors that were added since the last comparison at this node, and its value.
@@ -46,18 +62,30 @@ impl LowerBound<'_> {
     /// Multiplications of [`best_new`](Self::best_new).
     #[must_use]
     pub fn products(&self, node: &Node) -> usize {
-        node.belief.states().len() * (self.alpha().len() - node.scanned as usize)
+        self.vectors.products(&node.belief, node.scanned as usize)
     }
 
-    /// Adds a vector with its continuations to Γ.
-    pub fn push(&mut self, action: u32, vector: &[f64], next: &[u32]) {
-        self.vectors.push(action, vector);
+    /// Adds a vector to Γ.
+    pub fn push(&mut self, Made { group, action, values, next }: &Made) {
+        self.vectors.push(*group, *action, values);
         self.supports.push(next);
     }
 
-    /// The backup vector of an edge: its action, its entries, and its continuations, one for each observation.
+    /// Adds a vector with an entry for each state to Γ, with its continuations.
+    pub fn push_whole(&mut self, action: u32, vector: &[f64], next: &[u32]) {
+        self.vectors.push_whole(action, vector);
+        self.supports.push(next);
+    }
+
+    /// Adds to Γ what a vector with an entry for each state is in the group of a belief.
+    pub fn push_at(&mut self, belief: &Belief, action: u32, vector: &[f64], next: &[u32]) {
+        self.vectors.push_part(self.vectors.group_of(belief), action, vector);
+        self.supports.push(next);
+    }
+
+    /// The backup of an edge at a belief.
     #[must_use]
-    pub fn backup(&self, edge: &Edge, nodes: &Nodes, observation_count: u32) -> (u32, Vec<f64>, Vec<u32>) {
+    pub fn backup(&self, belief: &Belief, edge: &Edge, nodes: &Nodes, observation_count: u32) -> Made {
         let Edge { action, ref children, .. } = *edge;
         // Observations of probability 0 continue like the most probable one.
         let likeliest = children.iter().max_by(|a, b| a.prob.total_cmp(&b.prob));
@@ -66,27 +94,30 @@ impl LowerBound<'_> {
         for child in children {
             next[child.observation as usize] = vector(child);
         }
-        (action, self.assembler.vector(self.alpha(), action, &next), next)
+        let group = self.vectors.group_of(belief);
+        let values = self.vectors.assembled(&self.assembler, group, action, &next);
+        Made { group, action, values, next }
     }
 
     /// The vectors from number `first` on, with their continuations.
     #[must_use]
     pub fn plans(&self, first: usize) -> Plans {
-        Plans { vectors: self.alpha().from(first), next: self.supports.from(first).to_vec() }
+        Plans { vectors: self.vectors.whole(first), next: self.supports.from(first).to_vec() }
     }
 
     /// Makes Γ the vectors of `plans`, which begin with blind policies, without changing these for the worse.
-    pub fn resume(&mut self, Plans { vectors, next }: &Plans, states: u32, observation_count: u32) {
+    pub fn resume(&mut self, Plans { vectors, next }: &Plans, observation_count: u32) {
         let permanent = self.permanent;
         // The larger of two values of a blind policy supports all that continue with either.
         let mut blind = vectors.retain(|i| i < permanent);
         let fresh = self.blind();
         blind.values_mut().iter_mut().zip(fresh.values()).for_each(|(value, fresh)| *value = value.max(*fresh));
-        self.vectors = Vectors::new(&blind);
-        self.supports = Supports::new(states, observation_count, permanent);
+        self.vectors.truncate(0);
+        (0..permanent).for_each(|i| self.vectors.push(0, blind.actions()[i], blind.vector(i)));
+        self.supports = Supports::new(observation_count, permanent);
         let width = observation_count as usize;
         for i in permanent..vectors.len() {
-            self.push(vectors.actions()[i], vectors.vector(i), &next[i * width..][..width]);
+            self.push_whole(vectors.actions()[i], vectors.vector(i), &next[i * width..][..width]);
         }
     }
 

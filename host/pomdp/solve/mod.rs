@@ -53,6 +53,7 @@ pub mod companion;
 mod error;
 pub mod exact;
 pub mod expand;
+mod gamma;
 pub mod graph;
 pub mod horizon;
 pub mod interval;

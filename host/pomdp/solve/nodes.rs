@@ -56,12 +56,12 @@ impl Search<'_, '_> {
 
     /// Records that the node has been compared with all vectors, of which `found` is the best new one.
     fn record_best(&mut self, node: u32, found: Option<(u32, f64)>) -> f64 {
-        let (count, known) = (self.lower_bound.alpha().len(), self.graph.nodes[node as usize].scanned as usize);
+        let (count, known) = (self.lower_bound.count(), self.graph.nodes[node as usize].scanned as usize);
+        self.work += self.lower_bound.products(&self.graph.nodes[node as usize]) as u64;
         if self.apart.as_ref().is_some_and(|apart| known <= apart.shared && count > apart.shared) {
             self.note_moved(node);
         }
         let node = &mut self.graph.nodes[node as usize];
-        self.work += (node.belief.states().len() * (count - known)) as u64;
         node.scanned = count as u32;
         if let Some((vector, value)) = found
             && value > node.lower
@@ -79,7 +79,7 @@ impl Search<'_, '_> {
         for child in edges.iter().flat_map(|edge| &edge.children) {
             let node = &mut self.graph.nodes[child.node as usize];
             if node.vector == NONE {
-                (node.vector, node.lower) = (own, node.belief.dot(self.lower_bound.alpha().vector(own as usize)));
+                (node.vector, node.lower) = self.lower_bound.vectors.any(own, &node.belief);
                 self.note_moved(child.node);
             }
         }

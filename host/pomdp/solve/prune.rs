@@ -31,7 +31,7 @@ impl Search<'_, '_> {
     /// Prunes Γ if it has grown by a quarter, and examines sawtooth points in proportion to the new ones.
     pub(super) fn prune_if_grown(&mut self) {
         let pruned = self.lower_bound.pruned;
-        if self.lower_bound.alpha().len() > pruned + pruned / 4 + 32 {
+        if self.lower_bound.count() > pruned + pruned / 4 + 32 {
             self.prune();
         }
         let (UpperBound { sawtooth, pruned, .. }, clock) = (&mut self.upper_bound, &mut self.clock);
@@ -47,7 +47,7 @@ impl Search<'_, '_> {
     }
 
     fn prune_to(&mut self, max_vectors: usize) {
-        let count = self.lower_bound.alpha().len();
+        let count = self.lower_bound.count();
         let mut uses = vec![0_u64; count];
         uses[..self.lower_bound.permanent.min(count)].fill(u64::MAX / 2);
         for start in 0..self.starts.len() as u32 {
@@ -87,7 +87,7 @@ impl Search<'_, '_> {
         let clock = &mut self.clock;
         self.lower_bound
             .supports
-            .retain(self.lower_bound.vectors.alpha(), &stays, &mut || late.unwrap_or_else(|| clock.late()));
+            .retain(&self.lower_bound.vectors, &stays, &mut || late.unwrap_or_else(|| clock.late()));
         if let Some(apart) = &mut self.apart {
             apart.shared = self.lower_bound.pruned;
             apart.moved.clear();
@@ -116,9 +116,9 @@ impl Search<'_, '_> {
         }
         // Halves Γ repeatedly, because retired vectors may keep memory in use.
         while self.any(self.lower_bound.vectors.needed() + self.lower_bound.supports.bytes() > limit(VECTORS_SHARE)) {
-            let count = self.lower_bound.alpha().len();
+            let count = self.lower_bound.count();
             self.prune_to((count / 2).max(self.lower_bound.permanent + self.starts.len()));
-            if self.lower_bound.alpha().len() == count {
+            if self.lower_bound.count() == count {
                 break;
             }
         }

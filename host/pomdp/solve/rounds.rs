@@ -12,7 +12,7 @@ impl Search<'_, '_> {
     /// From now on, this rank samples its own beliefs, and exchanges its findings with the other ranks once a round.
     pub fn part(&mut self) {
         self.apart = Some(Apart {
-            shared: self.lower_bound.alpha().len(),
+            shared: self.lower_bound.count(),
             sent: self.upper_bound.sawtooth.time(),
             backups: self.backups + ROUND,
             iterations: self.clock.allowance(),
@@ -73,7 +73,7 @@ impl Search<'_, '_> {
                 news.points.iter().for_each(|(belief, drop)| self.add_upper(belief, *drop));
             }
         }
-        (apart.shared, apart.sent) = (self.lower_bound.alpha().len(), self.upper_bound.sawtooth.time());
+        (apart.shared, apart.sent) = (self.lower_bound.count(), self.upper_bound.sawtooth.time());
         let sum = |field: usize| all.iter().map(|(head, _)| head[field]).sum::<u64>();
         let bound = |field: usize| all.iter().map(move |(head, _)| f64::from_bits(head[field]));
         let bounds = Interval {
@@ -105,7 +105,7 @@ impl Search<'_, '_> {
         self.lower_bound.vectors.truncate(shared);
         self.lower_bound.supports.truncate(shared);
         for (i, next) in (0..vectors.len()).zip(next.chunks(width)) {
-            self.lower_bound.push(vectors.actions()[i], vectors.vector(i), next);
+            self.lower_bound.push_whole(vectors.actions()[i], vectors.vector(i), next);
         }
         apart.renumber(&mut self.graph, first);
     }

@@ -69,17 +69,17 @@ pub fn layers<B: PointBackup>(
     min_improvement: f64,
 ) -> Result<f64, B::Error> {
     let mut progress = 0.0;
-    backend.set_vectors(search.lower_bound.alpha())?;
+    backend.set_vectors(&search.lower_bound.vectors.whole(0))?;
     for depth in (0..walks.iter().map(Vec::len).max().unwrap_or_default()).rev() {
         let mut nodes: Vec<u32> = walks.iter().filter_map(|walk| walk.get(depth)).copied().collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let known = search.lower_bound.alpha().len();
+        let known = search.lower_bound.count();
         for batch in nodes.chunks(BATCH) {
             progress += batch_backup(search, backend, batch, min_improvement)?;
         }
-        if search.lower_bound.alpha().len() > known {
-            backend.add_vectors(&search.lower_bound.alpha().from(known))?;
+        if search.lower_bound.count() > known {
+            backend.add_vectors(&search.lower_bound.vectors.whole(known))?;
         }
         progress += tighten(search, &nodes);
         if search.clock.status.is_some() || search.late() {
@@ -123,7 +123,7 @@ impl Eq for Risen {}
 pub fn full<B: PointBackup>(search: &mut Search, backend: &mut B, min_improvement: f64) -> Result<f64, B::Error> {
     let mut progress = 0.0;
     for _ in 0..MAX_SWEEPS {
-        backend.set_vectors(search.lower_bound.alpha())?;
+        backend.set_vectors(&search.lower_bound.vectors.whole(0))?;
         let nodes = search.points.clone();
         let mut risen = 0.0_f64;
         for batch in nodes.chunks(BATCH) {
@@ -155,10 +155,10 @@ pub fn randomized<B: PointBackup>(
 ) -> Result<f64, B::Error> {
     let mut progress = 0.0;
     for _ in 0..MAX_SWEEPS {
-        backend.set_vectors(search.lower_bound.alpha())?;
+        backend.set_vectors(&search.lower_bound.vectors.whole(0))?;
         let nodes = search.points.clone();
         let mut left: Vec<(u32, f64)> = nodes.into_iter().map(|node| (node, search.lower(node))).collect();
-        let first = search.lower_bound.alpha().len();
+        let first = search.lower_bound.count();
         // A batch usually improves more beliefs than its own.
         let batch = (left.len() / 16).clamp(1, BATCH);
         let mut risen = 0.0_f64;
@@ -214,7 +214,8 @@ fn batch_backup<B: PointBackup>(
         let rise = beliefs[i].dot(vectors.vector(i)) - search.lower(node);
         if rise > min_improvement {
             let count = search.model.observation_count() as usize;
-            search.lower_bound.push(vectors.actions()[i], vectors.vector(i), &next[i * count..(i + 1) * count]);
+            let next = &next[i * count..(i + 1) * count];
+            search.lower_bound.push_at(&beliefs[i], vectors.actions()[i], vectors.vector(i), next);
             risen = risen.max(rise);
         }
     }

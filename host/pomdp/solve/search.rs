@@ -6,22 +6,22 @@
 //! | `prune` | pruning of both, and the limit of memory |
 //! | `rounds` | ranks that sample their own beliefs |
 
-use std::borrow::Cow;
-
 use super::apart::Apart;
 use super::bounds::sawtooth::Sawtooth;
 use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
 use super::branch::{Branch, first_largest};
 use super::clock::{Clock, Standing};
-use super::graph::{Child, Edge, Graph, NONE};
+use super::gamma::{Gamma, WithRetired};
+use super::graph::{Child, Edge, Graph, NONE, Node};
 use super::interval::{Interval, slack};
 use super::lower::LowerBound;
 use super::team::{News, Point};
 use super::upper::{UpperBound, informed_bound};
-use crate::alpha::AlphaVectors;
+use crate::alpha::{AlphaVectors, VectorSet};
 use crate::backend::Plans;
-use crate::backends::cpu::{Assembler, Vectors};
+use crate::backends::cpu::Assembler;
 use crate::belief::Belief;
+use crate::cells::Cells;
 use crate::checkpoint::{Checkpoint, Snapshot};
 use crate::compact::{Compact, closure};
 use crate::model::Pomdp;
@@ -151,7 +151,9 @@ impl<'m, 'o> Search<'m, 'o> {
         let starts = model.starts();
         let largest = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let corners = informed.chunks(model.actions() as usize).map(largest).collect();
-        let vectors = Vectors::new(&blind);
+        let floor = rewards.iter().copied().fold(f64::INFINITY, f64::min) / (1.0 - model.gamma());
+        let mut vectors = Gamma::new(Cells::new(model), floor);
+        (0..blind.len()).for_each(|i| vectors.push(0, blind.actions()[i], blind.vector(i)));
         let mut graph = Graph::default();
         let starts: Vec<(f64, u32)> = starts.into_iter().map(|(prob, start)| (prob, graph.intern(start))).collect();
         for &(_, start) in &starts {
@@ -165,7 +167,7 @@ impl<'m, 'o> Search<'m, 'o> {
             magnitude,
             lower_bound: LowerBound {
                 vectors,
-                supports: Supports::new(model.states(), model.observation_count(), blind.len()),
+                supports: Supports::new(model.observation_count(), blind.len()),
                 assembler,
                 permanent: model.actions() as usize,
                 max_vectors,
@@ -229,7 +231,7 @@ impl<'m, 'o> Search<'m, 'o> {
     /// done the backups.
     pub fn resume(&mut self, checkpoint: &Checkpoint, apart: bool) {
         let Checkpoint { plans, points, beliefs, slack, .. } = checkpoint;
-        self.lower_bound.resume(plans, self.model.states(), self.model.observation_count());
+        self.lower_bound.resume(plans, self.model.observation_count());
         for node in self.graph.nodes.iter_mut() {
             (node.vector, node.lower, node.scanned) = (NONE, f64::NEG_INFINITY, 0);
         }
@@ -253,17 +255,16 @@ impl<'m, 'o> Search<'m, 'o> {
     /// The state of the search, with `plans` in place of its vectors if there are some.
     #[must_use]
     pub fn snapshot(&self, plans: Option<Plans>, backups: u64, slack: [f64; 2]) -> Snapshot<'_> {
-        let (vectors, next) = match plans {
-            Some(Plans { vectors, next }) => (vec![Cow::Owned(vectors)], next),
+        let (vectors, next): (Box<dyn VectorSet>, _) = match plans {
+            Some(Plans { vectors, next }) => (Box::new(vectors), next),
             None => {
-                let parts = [self.lower_bound.alpha(), self.lower_bound.supports.retired()];
-                (
-                    parts.map(Cow::Borrowed).into(),
-                    self.lower_bound.supports.joined(self.lower_bound.alpha().len() as u32),
-                )
+                let LowerBound { vectors, supports, .. } = &self.lower_bound;
+                let next = supports.joined(vectors.count() as u32);
+                (Box::new(WithRetired { active: vectors, retired: supports.retired() }), next)
             }
         };
         Snapshot {
+            states: self.model.states(),
             vectors,
             next,
             points: Box::new(|visit| {
@@ -326,20 +327,18 @@ impl<'m, 'o> Search<'m, 'o> {
         let Some(best) = first_largest(&lowers).filter(|&best| lowers[best] > known + min_improvement) else {
             return Interval { lower: 0.0, upper };
         };
-        let (action, vector, next) = self.lower_bound.backup(
-            &self.graph.nodes[node as usize].edges[best],
-            &self.graph.nodes,
-            self.model.observation_count(),
-        );
-        self.work += (vector.len() * next.len()) as u64;
-        let value = self.graph.nodes[node as usize].belief.dot(&vector);
+        let Node { belief, edges, .. } = &self.graph.nodes[node as usize];
+        let observations = self.model.observation_count();
+        let made = self.lower_bound.backup(belief, &edges[best], &self.graph.nodes, observations);
+        self.work += (made.values.len() * made.next.len()) as u64;
+        let value = self.lower_bound.vectors.dot(belief, &made.values);
         if value <= known {
             return Interval { lower: 0.0, upper };
         }
-        self.lower_bound.push(action, &vector, &next);
+        self.lower_bound.push(&made);
         self.note_moved(node);
         let node = &mut self.graph.nodes[node as usize];
-        (node.lower, node.vector) = (value, self.lower_bound.alpha().len() as u32 - 1);
+        (node.lower, node.vector) = (value, self.lower_bound.count() as u32 - 1);
         node.scanned = node.vector + 1;
         Interval { lower: value - known, upper }
     }
@@ -370,7 +369,7 @@ impl<'m, 'o> Search<'m, 'o> {
             bounds: self.bounds(),
             backups: self.backups + backups,
             beliefs: self.points.len() + beliefs,
-            vectors: self.lower_bound.alpha().len() + self.lower_bound.supports.retired().len(),
+            vectors: self.lower_bound.count() + self.lower_bound.supports.retired().len(),
             bytes: self.bytes() as u64,
         }
     }
@@ -396,10 +395,9 @@ impl<'m, 'o> Search<'m, 'o> {
         let Self { model, lower_bound: LowerBound { vectors, supports, .. }, upper_bound, clock, graph, .. } = self;
         // Frees memory for the compaction.
         drop((graph, upper_bound));
-        let (all, next) = supports.join(vectors.into_alpha());
-        drop(supports);
-        let found = closure(model, &all, &next);
-        drop((all, next));
+        let next = supports.joined(vectors.count() as u32);
+        let found = closure(model, &WithRetired { active: &vectors, retired: supports.retired() }, &next);
+        drop((vectors, supports, next));
         memory::release();
         (found, clock)
     }

@@ -108,7 +108,7 @@ impl<'d, T: Precise> Walkers<'d, T> {
             batches: Vec::new(),
             terms: [longest.iter().sum(), f64::from(states) + f64::from(model.observation_count())],
             gamma: model.gamma(),
-            supports: Supports::new(states, model.observation_count(), backups.vector_actions().len()),
+            supports: Supports::new(model.observation_count(), backups.vector_actions().len()),
             mirror: AlphaVectors::new(states),
             backups,
         })
@@ -305,7 +305,7 @@ impl<T: Precise> PointBackup for Walkers<'_, T> {
     /// Each vector continues with itself.
     fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), DeviceError> {
         self.backups.set_vectors(vectors)?;
-        self.supports = Supports::new(vectors.states(), self.backups.observations, vectors.len());
+        self.supports = Supports::new(self.backups.observations, vectors.len());
         self.mirror = AlphaVectors::new(vectors.states());
         Ok(())
     }

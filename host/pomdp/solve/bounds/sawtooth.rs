@@ -49,6 +49,13 @@ struct Filed {
 }
 
 impl Filed {
+    /// A point with these entries, not filed yet.
+    fn new(number: u32, entries: &[(u32, f64)]) -> Self {
+        let leading: [_; LEADING] = from_fn(|i| *entries.get(i).unwrap_or(&entries[0]));
+        let (states, probs) = (leading.map(|entry| entry.0), leading.map(|entry| rounded_down(entry.1)));
+        Self { number, time: 0, drop: 0.0, support: signature(entries.iter().map(|entry| entry.0)), states, probs }
+    }
+
     /// Whether ρ times the drop may exceed `needed` at the belief that `dense` holds, whose support has this signature.
     #[inline(always)]
     fn may_exceed(&self, needed: f64, dense: &[f64], support: u64) -> bool {
@@ -179,11 +186,9 @@ impl Sawtooth {
             self.bytes += size_of_val(&point.entries[..]) + POINT_BYTES;
         }
         let filed = &mut self.filed[point.filed_under as usize];
-        filed.retain(|other| other.number != number);
-        let leading: [_; LEADING] = from_fn(|i| *point.entries.get(i).unwrap_or(&point.entries[0]));
-        let (states, probs) = (leading.map(|entry| entry.0), leading.map(|entry| rounded_down(entry.1)));
-        let support = signature(point.entries.iter().map(|entry| entry.0));
-        filed.push(Filed { number, time: self.time, drop, support, states, probs });
+        let known = filed.iter().position(|other| other.number == number).map(|place| filed.remove(place));
+        let entry = known.unwrap_or_else(|| Filed::new(number, &point.entries));
+        filed.push(Filed { time: self.time, drop, ..entry });
         Some(number)
     }
 

@@ -4,6 +4,7 @@ use rand_chacha::rand_core::Rng;
 
 use super::super::search::Search;
 use super::ssea::chosen;
+use crate::alpha::VectorSet;
 use crate::belief::Belief;
 
 /// The successors of up to `count` beliefs of B with the largest weighted error bounds. Each belief contributes one:
@@ -22,7 +23,7 @@ pub fn greedy(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u
         let actions = 0..search.model.actions();
         let successors: Vec<_> = actions.map(|action| search.successors(source, action)).collect();
         let node = &search.graph.nodes[source as usize];
-        let (belief, vector) = (node.belief.clone(), search.lower_bound.alpha().vector(node.vector as usize).to_vec());
+        let (belief, vector) = (node.belief.clone(), search.lower_bound.vectors.row(node.vector as usize).into_owned());
         let seen = &search.upper_bound.seen;
         let error = |next: &Belief| {
             let mut error = 0.0;

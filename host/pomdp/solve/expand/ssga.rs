@@ -8,6 +8,7 @@ use rand_chacha::rand_core::Rng;
 use super::super::branch::first_largest;
 use super::super::search::Search;
 use super::random::{EXPLORED, steps};
+use crate::alpha::VectorSet;
 use warpkov_common::random::{below, draw, unit};
 
 /// The nodes of a walk from b₀ of at most `longest` steps, b₀ first. It takes the action of the best vector, or the
@@ -24,7 +25,7 @@ pub fn walk(search: &mut Search, random: &mut impl Rng, optimistic: bool, longes
             first_largest(&uppers).unwrap_or_default() as u32
         } else {
             search.lower(node);
-            search.lower_bound.alpha().actions()[search.graph.nodes[node as usize].vector as usize]
+            search.lower_bound.vectors.action(search.graph.nodes[node as usize].vector as usize)
         };
         let explored = unit(random) < EXPLORED;
         let any = below(random, u64::from(search.model.actions())) as u32;

@@ -1,5 +1,6 @@
 //! Tests of the library for partially observable models.
 
+mod cells;
 mod common;
 mod companion;
 mod constrained;
