@@ -17,11 +17,11 @@ use warpkov_pomdp::report::{Limited, Reached};
 use warpkov_pomdp::solution::Status;
 
 use crate::border::{
-    Ending, Out, c_text, elements, entry, file_format, file_path, free, invalid, look, shared, view, wk_status,
+    Ending, Out, elements, entry, file_format, file_path, free, invalid, look, shared, view, wk_status,
 };
 use crate::mdp::named_status;
 use crate::options::{OF_CONSTRAINED, OF_REACH, wk_options};
-use crate::pomdp::{ending, limits, seen_by, wk_pomdp};
+use crate::pomdp::{ending, json, limits, seen_by, wk_pomdp};
 use crate::progress::{Observer, wk_observer};
 
 /// Bounds of a value, and a finite-state controller that attains one of them: a mixture of one or two parts, of which a coin chooses
@@ -50,8 +50,6 @@ impl wk_pomdp_controller {
         report: &dyn Report,
         model: &Pomdp,
     ) -> Result<Self, Error> {
-        let mut text = Vec::new();
-        report.write_json(&mut text)?;
         Ok(Self {
             lower,
             upper,
@@ -61,7 +59,7 @@ impl wk_pomdp_controller {
             starts,
             model: model.clone(),
             status: named_status(status)?,
-            report: c_text(String::from_utf8_lossy(&text).into_owned()),
+            report: json(report)?,
         })
     }
 

@@ -9,7 +9,7 @@ use warpkov_cli::error::Error;
 use warpkov_cli::named;
 use warpkov_cli::pomdp::generate::Family;
 use warpkov_common::parameters::{FINITE, POSITIVE};
-use warpkov_common::report::Report as _;
+use warpkov_common::report::Report;
 use warpkov_mdp::model::validate::Matrix;
 use warpkov_mdp::model::{Choices, MdpParts};
 use warpkov_pomdp::belief::Belief;
@@ -252,6 +252,13 @@ pub fn limits(given: &wk_options) -> Result<Limits, Error> {
     })
 }
 
+/// The report of the command as text.
+pub fn json(report: &dyn Report) -> Result<CString, Error> {
+    let mut text = Vec::new();
+    report.write_json(&mut text)?;
+    Ok(c_text(String::from_utf8_lossy(&text).into_owned()))
+}
+
 /// Shows the rounds of a search to a callback.
 pub fn seen_by(observer: Observer) -> impl FnMut(&Round) -> ControlFlow<()> {
     move |round| {
@@ -323,15 +330,9 @@ pub unsafe extern "C" fn wk_pomdp_solve(
         };
         let (model, options) = (&pomdp.0, solve_options(options)?);
         let solution = solve_with(model, &options, &mut seen_by(Observer { call: observer, user }))?;
-        let mut report = Vec::new();
-        Solved { model, name: "", solution: &solution }.write_json(&mut report)?;
+        let report = json(&Solved { model, name: "", solution: &solution })?;
         let ending = ending(solution.status, solution.end().lower, solution.end().upper);
-        out.put(wk_pomdp_solution {
-            status: named_status(solution.status)?,
-            report: c_text(String::from_utf8_lossy(&report).into_owned()),
-            model: model.clone(),
-            solution,
-        });
+        out.put(wk_pomdp_solution { status: named_status(solution.status)?, report, model: model.clone(), solution });
         Ok(ending)
     })
 }

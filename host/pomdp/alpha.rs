@@ -166,17 +166,6 @@ impl AlphaVectors {
         self.first_best(belief)
     }
 
-    /// The vectors from index `first` on.
-    #[must_use]
-    pub fn from(&self, first: usize) -> Self {
-        let states = self.states as usize;
-        Self {
-            states: self.states,
-            values: self.values[first * states..].to_vec(),
-            actions: self.actions[first..].to_vec(),
-        }
-    }
-
     /// Multiplies every α by `sign`; −1 converts between rewards and costs.
     #[must_use]
     pub fn times(mut self, sign: f64) -> Self {

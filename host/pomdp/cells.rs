@@ -1,8 +1,8 @@
-//! What is always known of the state: the finest division of the states into *cells* such that every belief that the process can come
-//! to lies in one cell.
+//! What is always known of the state: the finest division of the states into *cells* such that every belief after the first step lies in
+//! one cell.
 //!
-//! All states of an initial belief are in one cell, and so are all successors of the states of a cell after an action and an
-//! observation. Nothing else is: if a component of the state is observed, its values have different cells (mixed observability: Ong, Png,
+//! All successors of the states of an initial belief, or of a cell, after an action and an observation are in one cell. An initial belief
+//! itself may lie in several. If a component of the state is observed, its values have different cells (mixed observability: Ong, Png,
 //! Hsu and Lee, *International Journal of Robotics Research* 29, 2010), whether the model declares it or not. An alpha vector is needed in
 //! the cell of its belief alone.
 

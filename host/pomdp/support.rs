@@ -35,6 +35,8 @@ pub struct Supports {
     /// g(o) of vector i at i·|Ω| + o: an index into Γ, or [`RETIRED`] plus an index into `retired`.
     next: Vec<u32>,
     retired: Vec<Retired>,
+    /// Number of their entries.
+    entries: usize,
     /// The same for retired vectors.
     retired_next: Vec<u32>,
     /// The first `compared` vectors of Γ do not dominate any retired vector.
@@ -47,7 +49,7 @@ impl Supports {
     pub fn new(observations: u32, first: usize) -> Self {
         let observations = observations as usize;
         let next = (0..first as u32).flat_map(|vector| std::iter::repeat_n(vector, observations)).collect();
-        Self { observations, next, retired: Vec::new(), retired_next: Vec::new(), compared: 0 }
+        Self { observations, next, retired: Vec::new(), entries: 0, retired_next: Vec::new(), compared: 0 }
     }
 
     /// Number of vectors of Γ with known continuations.
@@ -82,8 +84,7 @@ impl Supports {
     /// Bytes allocated.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let entries: usize = self.retired.iter().map(|vector| vector.values.len()).sum();
-        entries * size_of::<f64>() + 4 * (self.next.capacity() + self.retired_next.capacity())
+        self.entries * size_of::<f64>() + 4 * (self.next.capacity() + self.retired_next.capacity())
     }
 
     /// Prepares Γ, here `active`, for the removal of every vector i with `stays[i]` false: retires removed vectors that
@@ -148,6 +149,7 @@ impl Supports {
             let (group, values) = active.piece(i);
             Retired { action: active.action(i), group, values: values.into() }
         }));
+        self.entries = self.retired.iter().map(|vector| vector.values.len()).sum();
         (self.next, self.retired_next, self.compared) = (next, retired_next, staying.len());
     }
 

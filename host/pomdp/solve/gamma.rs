@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::iter::once;
+use std::ops::Range;
 
 use crate::alpha::{AlphaVectors, VectorSet};
 use crate::backends::cpu::{Assembler, Vectors};
@@ -76,6 +77,9 @@ impl Gamma {
     /// Index and value of a best vector at `belief` among those from index `first` on, as [`Vectors::best_from`].
     #[must_use]
     pub fn best_from(&self, belief: &Belief, first: usize) -> Option<(u32, f64)> {
+        if first >= self.count() {
+            return None;
+        }
         let (whole, group) = (self.best_in(0, belief, first), self.group_of(belief));
         let own = if group == 0 { None } else { self.best_in(group, belief, first) };
         match (whole, own) {
@@ -96,7 +100,7 @@ impl Gamma {
     /// Multiplications of a comparison of a belief with the vectors from index `first` on.
     #[must_use]
     pub fn products(&self, belief: &Belief, first: usize) -> usize {
-        if first >= self.places.len() {
+        if first >= self.count() {
             return 0;
         }
         let new = |group: u32| {
@@ -163,18 +167,29 @@ impl Gamma {
         }
     }
 
-    /// The value at a belief of a vector on the states of the belief's group.
+    /// The value at a belief of a vector on the states of a group in which the belief lies.
     #[must_use]
-    pub fn dot(&self, belief: &Belief, values: &[f64]) -> f64 {
-        self.local(self.group_of(belief), belief).dot(values)
+    pub fn dot(&self, group: u32, belief: &Belief, values: &[f64]) -> f64 {
+        self.local(group, belief).dot(values)
     }
 
-    /// The vectors from index `first` on, with an entry for each state.
+    /// These vectors, with an entry for each state.
     #[must_use]
-    pub fn whole(&self, first: usize) -> AlphaVectors {
+    pub fn whole(&self, part: Range<usize>) -> Cow<'_, AlphaVectors> {
+        if let [Group { vectors, .. }] = &self.groups[..]
+            && part == (0..self.count())
+        {
+            return Cow::Borrowed(vectors.alpha());
+        }
         let mut all = AlphaVectors::new(self.cells.all() as u32);
-        (first..self.count()).for_each(|i| all.push(self.action(i), &self.row(i)));
-        all
+        part.for_each(|i| all.push(self.action(i), &self.row(i)));
+        Cow::Owned(all)
+    }
+
+    /// f.
+    #[must_use]
+    pub fn floor(&self) -> f64 {
+        self.floor
     }
 
     /// The entries of a piece at all states.
@@ -188,20 +203,14 @@ impl Gamma {
     /// The value of a piece at any belief.
     fn of_piece(&self, piece: (u32, &[f64]), belief: &Belief) -> f64 {
         match piece {
-            (0, vector) => belief.dot(vector),
-            (group, vector) if group == self.group_of(belief) => self.local(group, belief).dot(vector),
+            (group, vector) if group == 0 || group == self.group_of(belief) => self.dot(group, belief, vector),
             piece => belief.iter().map(|(state, prob)| prob * self.entry(piece, state)).sum(),
         }
     }
 
-    /// Keeps the vectors that satisfy `keep`, in the same order.
-    pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
-        // `before[i]` is the number of remaining vectors with an index below i.
-        let mut before = vec![0_u32];
-        before.extend((0..self.count()).scan(0, |kept, i| {
-            *kept += u32::from(keep(i));
-            Some(*kept)
-        }));
+    /// Keeps every vector i with `before[i] < before[i + 1]`, as vector `before[i]`.
+    pub fn retain(&mut self, before: &[u32]) {
+        let keep = |i: usize| before[i] < before[i + 1];
         self.places = vec![(0, 0); before.last().map_or(0, |all| *all as usize)];
         for (group, Group { vectors, numbers }) in (0..).zip(&mut self.groups) {
             vectors.retain(|place| keep(numbers[place] as usize));

@@ -48,9 +48,7 @@ impl LowerBound<'_> {
     /// The blind policies, which are never pruned.
     #[must_use]
     pub fn blind(&self) -> AlphaVectors {
-        let mut blind = self.vectors.whole(self.count());
-        (0..self.permanent).for_each(|i| blind.push(self.vectors.action(i), &self.vectors.row(i)));
-        blind
+        self.vectors.whole(0..self.permanent).into_owned()
     }
 
     /// The best of the vectors that were added since the last comparison at this node, and its value.
@@ -102,7 +100,10 @@ impl LowerBound<'_> {
     /// The vectors from number `first` on, with their continuations.
     #[must_use]
     pub fn plans(&self, first: usize) -> Plans {
-        Plans { vectors: self.vectors.whole(first), next: self.supports.from(first).to_vec() }
+        Plans {
+            vectors: self.vectors.whole(first..self.count()).into_owned(),
+            next: self.supports.from(first).to_vec(),
+        }
     }
 
     /// Makes Γ the vectors of `plans`, which begin with blind policies, without changing these for the worse.

@@ -95,7 +95,7 @@ impl Search<'_, '_> {
         if self.lower_bound.pruned == count {
             return;
         }
-        self.lower_bound.vectors.retain(|i| stays[i]);
+        self.lower_bound.vectors.retain(&before);
         for node in self.graph.nodes.iter_mut().filter(|node| node.vector != NONE) {
             if stays[node.vector as usize] {
                 node.vector = before[node.vector as usize];

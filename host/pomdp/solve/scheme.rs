@@ -69,7 +69,7 @@ pub fn layers<B: PointBackup>(
     min_improvement: f64,
 ) -> Result<f64, B::Error> {
     let mut progress = 0.0;
-    backend.set_vectors(&search.lower_bound.vectors.whole(0))?;
+    backend.set_vectors(&search.lower_bound.vectors.whole(0..search.lower_bound.count()))?;
     for depth in (0..walks.iter().map(Vec::len).max().unwrap_or_default()).rev() {
         let mut nodes: Vec<u32> = walks.iter().filter_map(|walk| walk.get(depth)).copied().collect();
         nodes.sort_unstable();
@@ -79,7 +79,7 @@ pub fn layers<B: PointBackup>(
             progress += batch_backup(search, backend, batch, min_improvement)?;
         }
         if search.lower_bound.count() > known {
-            backend.add_vectors(&search.lower_bound.vectors.whole(known))?;
+            backend.add_vectors(&search.lower_bound.vectors.whole(known..search.lower_bound.count()))?;
         }
         progress += tighten(search, &nodes);
         if search.clock.status.is_some() || search.late() {
@@ -123,7 +123,7 @@ impl Eq for Risen {}
 pub fn full<B: PointBackup>(search: &mut Search, backend: &mut B, min_improvement: f64) -> Result<f64, B::Error> {
     let mut progress = 0.0;
     for _ in 0..MAX_SWEEPS {
-        backend.set_vectors(&search.lower_bound.vectors.whole(0))?;
+        backend.set_vectors(&search.lower_bound.vectors.whole(0..search.lower_bound.count()))?;
         let nodes = search.points.clone();
         let mut risen = 0.0_f64;
         for batch in nodes.chunks(BATCH) {
@@ -155,7 +155,7 @@ pub fn randomized<B: PointBackup>(
 ) -> Result<f64, B::Error> {
     let mut progress = 0.0;
     for _ in 0..MAX_SWEEPS {
-        backend.set_vectors(&search.lower_bound.vectors.whole(0))?;
+        backend.set_vectors(&search.lower_bound.vectors.whole(0..search.lower_bound.count()))?;
         let nodes = search.points.clone();
         let mut left: Vec<(u32, f64)> = nodes.into_iter().map(|node| (node, search.lower(node))).collect();
         let first = search.lower_bound.count();

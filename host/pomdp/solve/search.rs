@@ -331,7 +331,7 @@ impl<'m, 'o> Search<'m, 'o> {
         let observations = self.model.observation_count();
         let made = self.lower_bound.backup(belief, &edges[best], &self.graph.nodes, observations);
         self.work += (made.values.len() * made.next.len()) as u64;
-        let value = self.lower_bound.vectors.dot(belief, &made.values);
+        let value = self.lower_bound.vectors.dot(made.group, belief, &made.values);
         if value <= known {
             return Interval { lower: 0.0, upper };
         }

@@ -13,7 +13,7 @@ use crate::belief::Belief;
 /// ε(b') bounds how far V\*(b') may exceed α, the best vector of the source belief b: ε(b') = Σ (b'(s) − b(s)) (v(s) −
 /// α(s)). Here v(s) is the upper bound on the MDP value of s where b'(s) > b(s), and min r / (1 − γ) elsewhere.
 pub fn greedy(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u32> {
-    let least = search.rewards.iter().copied().fold(f64::INFINITY, f64::min) / (1.0 - search.model.gamma());
+    let least = search.lower_bound.vectors.floor();
     let mut found: Vec<(f64, Belief)> = Vec::new();
     for source in chosen(search, random, count) {
         if search.late() {

@@ -150,7 +150,7 @@ fn limits_end_runs() {
     let small = run(Limits { memory: Some(1 << 12), ..none });
     assert_eq!(small.status, Status::Memory);
     assert!(!small.vectors.is_empty() && small.end().lower < small.end().upper);
-    // Few vectors are the best at a belief, one of each cell of states at least; the vectors that they refer to are additional.
+    // Few vectors are the best at a belief; the vectors that they refer to are additional.
     let lengths = [40, 1 << 20].map(|vectors| run(Limits { vectors, iterations: Some(80), ..none }).found);
     assert!(lengths[0] < lengths[1], "{lengths:?}");
     let stopped = solve_with(&model, &SolveOptions::default(), &mut |_| ControlFlow::Break(())).unwrap();
